@@ -1,0 +1,75 @@
+// The engine: owns models, states and the one thread that touches them. submit and cancel may be called from any thread.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/request.h"
+#include "kernels/isa.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace lockstep::engine {
+
+struct EngineOptions {
+  std::filesystem::path folder;
+  std::int64_t context = 0;   // tokens; 0: the smaller of the model's limit and 32,768
+  int threads = 0;            // 0: all cores
+  std::optional<kernels::Isa> isa;  // forced instruction set; none: the best
+  std::size_t max_queue = 256;      // requests waiting; one more is kOverloaded
+  int parallel = 1;                 // lanes
+  std::function<void(double fraction, const std::string& what)> progress;  // loading; may be empty
+};
+
+/// What a server needs to know of the model it serves.
+struct ModelInfo {
+  std::string name;             // folder name
+  std::string family;           // "qwen3_5", "llama", "qwen3"
+  std::int64_t context = 0;     // tokens a request may have, prompt and reply
+  std::int64_t model_limit = 0;  // max_position_embeddings
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::shared_ptr<const text::ChatTemplate> chat_template;  // nullptr: the folder has none
+  std::vector<std::int32_t> stop_ids;                       // union of config, generation_config and tokenizer
+  std::optional<std::int32_t> think_start, think_end;
+  sampling::SamplingParams default_sampling;  // generation_config.json
+  std::size_t weight_bytes = 0;
+  std::string isa;
+  int threads = 0;
+};
+
+struct EngineStats {
+  std::int64_t queued = 0, filling = 0, decoding = 0;  // live requests by phase
+  std::int64_t requests_total = 0, prompt_tokens_total = 0, generated_tokens_total = 0;
+};
+
+class Engine {
+ public:
+  /// Loads the checkpoint and starts the engine thread. Every error names the file, key or tensor.
+  static Result<std::unique_ptr<Engine>> create(const EngineOptions& options);
+  /// Cancels every live request (their sinks get kCancelled) and joins.
+  ~Engine();
+
+  const ModelInfo& info() const;
+
+  /// Queues a request; returns its handle, never 0. kOverloaded when the queue is full, kDoesNotFit / kContextLengthExceeded when it
+  /// can never run. Nothing of an accepted request is lost: its sink gets exactly one finish.
+  Result<std::uint64_t> submit(Request request, EventSink sink);
+  /// Ends a live request within one step; its sink gets kCancelled. No-op for handles that have ended.
+  void cancel(std::uint64_t handle);
+  /// Live handles of a request id.
+  std::vector<std::uint64_t> live(const std::string& request_id) const;
+
+  EngineStats stats() const;
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::engine
