@@ -53,6 +53,8 @@ class MatmulScratch {
   std::size_t bytes = 0;
 };
 /// max_rows of x, widest in_features of any weight, threads of the pool.
+/// Its size without making it, for a plan.
+std::size_t matmul_scratch_bytes(int max_rows, std::int64_t max_in_features, Isa isa, int threads);
 std::unique_ptr<MatmulScratch> make_matmul_scratch(int max_rows, std::int64_t max_in_features, Isa isa, int threads);
 
 /// All jobs share x (bf16 [rows][x_stride], in_features of each job's weight equal); they run in one parallel region (two: x is prepared first).
