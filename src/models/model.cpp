@@ -1,0 +1,85 @@
+#include "models/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "models/registry.h"
+
+namespace lockstep::models {
+namespace {
+
+constexpr std::int64_t kRopeMargin = 16;  // rows of a window past the context (EXACTNESS item 7)
+
+Result<std::int64_t> resolve_context(const checkpoint::Config& config, std::int64_t asked) {
+  if (asked > config.max_position_embeddings)
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("context {} is above the model's limit of {} positions", asked, config.max_position_embeddings), "context"};
+  return asked ? asked : std::min(config.max_position_embeddings, kDefaultContext);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> Model::load(const std::filesystem::path& folder, const LoadOptions& options, memory::Ledger& ledger) {
+  LOCKSTEP_ASSIGN(checkpoint::Config config, checkpoint::read_config(folder));
+  LOCKSTEP_ASSIGN(const Family* family, find_family(config.model_type));
+  LOCKSTEP_ASSIGN(const std::int64_t context, resolve_context(config, options.context));
+  LOCKSTEP_ASSIGN(const kernels::ModelShape shape, shape_of(config, context));
+  LOCKSTEP_ASSIGN(checkpoint::Weights weights, checkpoint::Weights::open(folder, config));
+
+  std::unique_ptr<Model> model = family->make();
+  model->config_ = std::move(config);
+  model->shape_ = shape;
+  model->weights_ = std::make_unique<checkpoint::Weights>(std::move(weights));
+  const checkpoint::Config& c = model->config_;
+  const kernels::CpuOptions cpu{options.isa, options.threads, options.max_rows, options.max_logit_rows};
+  const std::size_t rope_bytes = std::size_t(context + kRopeMargin) * std::size_t(c.rotary_dim) * sizeof(float);
+  LOCKSTEP_ASSIGN(model->scratch_reservation_,
+                  ledger.reserve(memory::Tag::kScratch, kernels::cpu_scratch_bytes(shape, cpu) + rope_bytes));
+  model->rope_ = std::make_unique<kernels::RopeTable>(kernels::make_rope_table(c.rotary_dim, c.rope_theta, c.rope_scaling, context + kRopeMargin));
+  model->backend_ = kernels::make_cpu_backend(shape, cpu, model->rope_.get());
+
+  Loader loader(*model, options.progress);
+  const bool offset = family->offset_norms && model->weights_->norms_are_offset();
+  LOCKSTEP_ASSIGN(model->embedding_, loader.matrix("embed_tokens", c.vocab_size, c.hidden_size));
+  LOCKSTEP_TRY(family->load(*model, loader));
+  LOCKSTEP_ASSIGN(model->head_.norm, loader.norm("norm.weight", c.hidden_size, offset));
+  model->head_.weight = model->embedding_;
+  if (model->weights_->has("lm_head")) {
+    LOCKSTEP_ASSIGN(model->head_.weight, loader.matrix("lm_head", c.vocab_size, c.hidden_size));
+  }
+  model->head_.eps = float(c.rms_norm_eps);
+  LOCKSTEP_TRY(model->weights_->check_all_used());
+  for (const auto& m : model->matrices_) model->step_bytes_ += m->read_bytes;
+  if (model->head_.weight != model->embedding_) model->step_bytes_ -= model->embedding_->read_bytes;
+  model->weight_bytes_ = loader.held_bytes();
+  LOCKSTEP_ASSIGN(model->weights_reservation_, ledger.reserve(memory::Tag::kWeights, model->weight_bytes_));
+  return model;
+}
+
+void Model::forward(std::span<Segment> segments) {
+  segment_views_.clear();
+  token_ids_.clear();
+  positions_.clear();
+  logit_rows_.clear();
+  for (Segment& segment : segments) {
+    const int rows = int(segment.tokens.size()), first = int(token_ids_.size());
+    segment.state->keep(0);
+    LOCKSTEP_CHECK(rows >= 1 && segment.stand >= 1 && segment.stand <= rows && rows - segment.stand <= 15);
+    LOCKSTEP_CHECK(segment.state->prepared(rows) && segment.state->length() + rows <= shape_.context + kRopeMargin);
+    segment_views_.push_back({segment.state->view(), first, rows, segment.stand});
+    for (int i = 0; i < rows; i++) {
+      LOCKSTEP_CHECK(segment.tokens[std::size_t(i)] >= 0 && segment.tokens[std::size_t(i)] < shape_.vocab);
+      token_ids_.push_back(segment.tokens[std::size_t(i)]);
+      positions_.push_back(std::int32_t(segment.state->length()) + i);
+      if (segment.logits == Segment::Logits::kAll || (segment.logits == Segment::Logits::kLast && i == rows - 1)) logit_rows_.push_back(first + i);
+    }
+  }
+  backend_->begin({segment_views_, token_ids_, positions_, logit_rows_});
+  backend_->embed(*embedding_);
+  run_layers();
+  backend_->head(head_);
+  for (Segment& segment : segments) segment.state->advance(int(segment.tokens.size()), segment.stand);
+}
+
+}  // namespace lockstep::models
