@@ -25,6 +25,8 @@ struct Quantization {
 
 struct Config {
   std::string model_type;  // "qwen3_5", "llama" (mistral without a sliding window too), "qwen3"; others are refused by name
+  std::string written_model_type;  // as in the file, for `info`
+  bool has_vision = false;         // vision_config is there (its tensors are skipped)
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_hidden_layers = 0;
   std::int64_t num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0;
   std::int64_t max_position_embeddings = 0;
@@ -34,8 +36,8 @@ struct Config {
   double rope_theta = 10000;
   kernels::RopeScaling rope_scaling;
   int rotary_dim = 0;  // head_dim * partial_rotary_factor
-  // qwen3_5
-  std::vector<bool> full_attention;  // [num_hidden_layers]; true: full attention, false: Gated DeltaNet
+  std::vector<bool> full_attention;  // [num_hidden_layers]; true: full attention, false: Gated DeltaNet (qwen3_5 alone)
+  // qwen3_5; zero elsewhere
   std::int64_t linear_num_key_heads = 0, linear_num_value_heads = 0, linear_key_head_dim = 0, linear_value_head_dim = 0;
   std::int64_t linear_conv_kernel_dim = 0;
 
