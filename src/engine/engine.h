@@ -11,6 +11,8 @@
 #include "base/result.h"
 #include "engine/request.h"
 #include "kernels/isa.h"
+#include "lanes/stats.h"
+#include "memory/ledger.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -23,6 +25,9 @@ struct EngineOptions {
   std::optional<kernels::Isa> isa;  // forced instruction set; none: the best
   std::size_t max_queue = 256;      // requests waiting; one more is kOverloaded
   int parallel = 1;                 // lanes
+  int max_rows = 512;               // prompt rows of one forward, at most
+  std::size_t memory_bytes = 0;     // budget of the ledger; 0: measured
+  std::optional<std::size_t> prompt_cache_bytes;  // 0: off; none: half of the budget
   std::function<void(double fraction, const std::string& what)> progress;  // loading; may be empty
 };
 
@@ -42,9 +47,8 @@ struct ModelInfo {
   int threads = 0;
 };
 
-struct EngineStats {
-  std::int64_t queued = 0, filling = 0, decoding = 0;  // live requests by phase
-  std::int64_t requests_total = 0, prompt_tokens_total = 0, generated_tokens_total = 0;
+struct EngineStats : lanes::SchedulerStats {
+  memory::LedgerView memory;
 };
 
 class Engine {

@@ -1,59 +1,16 @@
-// What the server asks of the engine and what it gets back: plain values that cross between threads.
+// The engine's requests and events (lanes/request.h), under the names its callers use.
 #pragma once
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "base/result.h"
-#include "sampling/sampler.h"
-#include "text/reply_text.h"
+#include "lanes/request.h"
 
 namespace lockstep::engine {
 
-enum class Priority { kNormal, kBackground };
-
-struct Request {
-  std::string id;                        // x-request-id
-  std::vector<std::int32_t> prompt_ids;  // not empty
-  sampling::SamplingParams sampling;     // seed already resolved
-  std::int64_t max_tokens = 0;           // >= 1, already cut to what is left of the context
-  bool ignore_eos = false;               // stop ids do not end the reply
-  text::ReplyTextOptions text;
-  Priority priority = Priority::kNormal;
-  std::string cache_salt;
-  std::vector<std::int64_t> resume_points;  // prompt lengths a follow-up may share (before the generation prompt, around the last turn)
-};
-
-enum class FinishReason { kStop, kLength, kCancelled, kError };
-
-struct Usage {
-  std::int64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
-};
-
-struct Timings {
-  double queued_ms = 0, prefill_ms = 0, decode_ms = 0;
-  double forward_ms = 0;  // inside forwards, of queued..end
-};
-
-struct Finish {
-  FinishReason reason = FinishReason::kStop;
-  Error error;               // reason kError
-  std::string stop;          // stop string that matched, if one did
-  Usage usage;
-  std::string token_sha256;  // over the reply's ids
-  Timings timings;
-};
-
-/// Some tokens of a reply and the text they completed. Concatenated over a reply: all ids (stop id included), all text.
-struct Event {
-  std::vector<std::int32_t> token_ids;
-  std::string reasoning, content;
-  std::optional<Finish> finish;  // set in the last event of a request, exactly once
-};
-
-/// Called on the engine thread in order; must not block or throw. After the event with `finish` it is not called again.
-using EventSink = std::function<void(Event&&)>;
+using lanes::Event;
+using lanes::EventSink;
+using lanes::Finish;
+using lanes::FinishReason;
+using lanes::Priority;
+using lanes::Request;
+using lanes::Timings;
+using lanes::Usage;
 
 }  // namespace lockstep::engine

@@ -143,8 +143,9 @@ class Backend {
   virtual std::span<const float> logits(int i) = 0;
   /// [rows] 1 where a value was not finite (EXACTNESS item 9); a row's logits included once head ran.
   virtual std::span<const std::uint8_t> row_flags() = 0;
-  /// Runs f(i) for i in [0, n) on the backend's threads (draws of many lanes on the host).
-  virtual void parallel(int n, const std::function<void(int)>& f) = 0;
+  /// Runs f(i, thread) for i in [0, n) on the backend's host threads (draws of many lanes); thread < threads().
+  virtual void parallel(int n, const std::function<void(int i, int thread)>& f) = 0;
+  virtual int threads() const = 0;
 
  protected:
   StateLayout layout_;

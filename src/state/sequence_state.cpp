@@ -107,11 +107,13 @@ Result<std::shared_ptr<const Snapshot>> SequenceState::save() {
   return std::shared_ptr<const Snapshot>(std::move(kept));
 }
 
-void SequenceState::restore(const Snapshot& kept) {
-  pages_ = kept.pages;
+void SequenceState::restore(const Snapshot& kept, std::int64_t length) {
+  LOCKSTEP_CHECK(length == kept.length || (length < kept.length && !recurrent_));
+  const int page_tokens = store_.backend.layout().page_tokens;
+  pages_.assign(kept.pages.begin(), kept.pages.begin() + (page_tokens ? (length + page_tokens - 1) / page_tokens : 0));
   page_table_.clear();
   for (const PageRef& page : pages_) page_table_.push_back(page->data());
-  length_ = kept.length;
+  length_ = length;
   folded_ = length_ / kChunk * kChunk;
   guesses_ = 0;
   if (recurrent_) store_.backend.restore(kept.recurrent.get(), length_, recurrent_.get());

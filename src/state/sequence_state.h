@@ -59,8 +59,8 @@ class SequenceState {
   void clear();
   /// Copy of the standing state; guesses are dropped. Reserves under the snapshots tag.
   Result<std::shared_ptr<const Snapshot>> save();
-  /// This sequence becomes the kept state; pages are shared.
-  void restore(const Snapshot& kept);
+  /// This sequence becomes the kept state, or its first `length` rows where there is no recurrent state; pages are shared.
+  void restore(const Snapshot& kept, std::int64_t length);
 
   /// SHA-256 over the standing state in logical order; guesses are dropped.
   std::string fingerprint();

@@ -175,9 +175,9 @@ std::span<const float> CpuBackend::logits(int i) {
   return {logits_.get() + std::int64_t(i) * shape_.vocab, std::size_t(shape_.vocab)};
 }
 
-void CpuBackend::parallel(int n, const std::function<void(int)>& f) {
-  pool_.parallel_for(n, 1, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; i++) f(int(i));
+void CpuBackend::parallel(int n, const std::function<void(int, int)>& f) {
+  pool_.parallel_for(n, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
+    for (std::int64_t i = begin; i < end; i++) f(int(i), thread);
   });
 }
 

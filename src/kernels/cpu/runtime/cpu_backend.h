@@ -84,7 +84,8 @@ class CpuBackend final : public Backend {
   void head(const HeadLayer& layer) override;
   std::span<const float> logits(int i) override;
   std::span<const std::uint8_t> row_flags() override { return {flags_.get(), std::size_t(rows_)}; }
-  void parallel(int n, const std::function<void(int)>& f) override;
+  void parallel(int n, const std::function<void(int, int)>& f) override;
+  int threads() const override { return pool_.size(); }
 
  private:
   void norm_rows(const Vector* weight, float eps);  // residual -> normed, every row

@@ -1,0 +1,242 @@
+#include "lanes/scheduler.h"
+
+#include <algorithm>
+
+namespace lockstep::lanes {
+namespace {
+
+constexpr std::int64_t kReplyStep = 256;        // tokens of pages a reply takes at its start
+constexpr std::int64_t kResumeSpacing = 2048;   // kept states in long prompts, in tokens (docs/prompt_cache.md)
+constexpr std::int64_t kShortestShared = 32;    // a prefix worth waiting for
+constexpr double kChunkMsAlone = 1000, kChunkMsShared = 250;
+
+std::int64_t common_prefix(const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
+  const std::size_t n = std::min(a.size(), b.size());
+  return std::mismatch(a.begin(), a.begin() + std::ptrdiff_t(n), b.begin()).first - a.begin();
+}
+
+void add_point(std::vector<std::int64_t>& points, std::int64_t p) {
+  const auto at = std::lower_bound(points.begin(), points.end(), p);
+  if (at == points.end() || *at != p) points.insert(at, p);
+}
+
+}  // namespace
+
+Scheduler::Scheduler(models::Model& model, state::Store& store, SchedulerOptions options)
+    : model_(model), store_(store), options_(std::move(options)),
+      cache_(options_.prompt_cache_bytes, store.backend.layout().page_bytes, store.backend.layout().recurrent_bytes == 0) {
+  for (int i = 0; i < store.backend.threads(); i++) samplers_.push_back(std::make_unique<sampling::Sampler>(options_.vocabulary));
+  round_.reserve(std::size_t(options_.parallel));
+}
+
+void Scheduler::add(std::uint64_t handle, Request request, EventSink sink) {
+  auto group = std::make_shared<Group>();
+  group->request = std::move(request);
+  group->sink = std::move(sink);
+  group->handle = handle;
+  group->order = ++order_;
+  group->to_start = group->request.choices;
+  stats_.requests++;
+  for (int i = 0; i < group->request.choices; i++) {
+    auto lane = std::make_unique<Lane>(group, i, text::ReplyText(options_.tokenizer, group->request.text));
+    set_resume_points(*lane);
+    queue_.push_back(std::move(lane));
+  }
+}
+
+// Where a prompt's state is kept: the points its maker named, every kResumeSpacing tokens, and one row before the end for a prompt without
+// named points or with several choices.
+void Scheduler::set_resume_points(Lane& lane) {
+  const Request& request = lane.request();
+  const std::int64_t n = lane.prompt_length();
+  if (cache_.enabled()) {
+    for (std::int64_t p : request.resume_points)
+      if (p > 0 && p < n) add_point(lane.resume_points, p);
+    for (std::int64_t p = kResumeSpacing; p < n; p += kResumeSpacing) add_point(lane.resume_points, p);
+  }
+  if (n > 1 && (request.choices > 1 || (cache_.enabled() && request.resume_points.empty()))) add_point(lane.resume_points, n - 1);
+}
+
+bool Scheduler::cancel(std::uint64_t handle) {
+  bool found = false;
+  for (Lanes* lanes : {&queue_, &running_})
+    for (auto& lane : *lanes)
+      if (lane->group->handle == handle) lane->cancelled = found = true;
+  return found;
+}
+
+std::vector<std::uint64_t> Scheduler::live(const std::string& request_id) const {
+  std::vector<std::uint64_t> handles;
+  for (const Lanes* lanes : {&queue_, &running_})
+    for (const auto& lane : *lanes)
+      if (lane->request().id == request_id && (handles.empty() || handles.back() != lane->group->handle)) handles.push_back(lane->group->handle);
+  return handles;
+}
+
+void Scheduler::step() {
+  admit();
+  if (running_.empty()) return;
+  plan();
+  if (round_.empty()) return;
+  forward();
+  draw();
+  accept();
+  keep();
+  remove_ended();
+}
+
+// Cancelled lanes leave; then queued lanes start while there is a free lane: normal before background, each in arrival order. A normal
+// request takes the lane of the newest background one when none is free.
+void Scheduler::admit() {
+  for (Lanes* lanes : {&running_, &queue_})
+    for (auto& lane : *lanes)
+      if (lane->cancelled) leave(*lane);
+  remove_ended();
+  for (Priority priority : {Priority::kNormal, Priority::kBackground}) {
+    bool blocked = false;
+    for (auto it = queue_.begin(); it != queue_.end() && !blocked;) {
+      auto here = it++;
+      Lane& lane = **here;
+      if (lane.request().priority != priority) continue;
+      if (int(running_.size()) >= options_.parallel) {
+        Lane* background = nullptr;
+        if (priority == Priority::kNormal)
+          for (auto& other : running_)
+            if (other->request().priority == Priority::kBackground) background = other.get();
+        if (!background) return;
+        stop(*background);
+        // The stopped lane is at the queue's end or before `here`; both iterators stay valid in a list.
+      }
+      if (waits(lane, cache_.longest(lane.request().cache_salt, lane.tokens, std::int64_t(lane.tokens.size()) - 1))) continue;
+      if (!start(lane)) {
+        blocked = true;  // no memory: those behind do not overtake
+        continue;
+      }
+      const auto at = std::find_if(running_.begin(), running_.end(), [&](const auto& other) { return other->group->order > lane.group->order; });
+      running_.splice(at, queue_, here);
+    }
+    if (blocked && running_.empty() && !queue_.empty()) {  // alone and still no room: it never fits
+      finish(*queue_.front(), FinishReason::kError, {}, {ErrorCode::kDoesNotFit, "the request does not fit the memory budget", "memory"});
+      return remove_ended();
+    }
+    if (blocked) return;
+  }
+}
+
+// True where a running lane will pass through a longer shared prefix than any kept state has: that point becomes a resume point of it.
+bool Scheduler::waits(const Lane& lane, std::int64_t cached) {
+  const std::int64_t limit = std::int64_t(lane.tokens.size()) - 1;
+  for (auto& other : running_) {
+    const bool sibling = other->group == lane.group;
+    if (sibling ? lane.group->prompt != nullptr : !cache_.enabled() || other->request().cache_salt != lane.request().cache_salt) continue;
+    const std::int64_t shared = std::min(limit, common_prefix(other->tokens, lane.tokens));
+    if (shared - cached < (sibling ? 1 : kShortestShared) || other->state->length() >= shared) continue;
+    add_point(other->resume_points, shared);
+    return true;
+  }
+  return false;
+}
+
+bool Scheduler::start(Lane& lane) {
+  auto created = state::SequenceState::create(store_);
+  while (!created.ok() && cache_.evict_one()) created = state::SequenceState::create(store_);
+  if (!created.ok()) return false;
+  lane.state = std::move(created).value();
+  std::int64_t resumed = 0;
+  if (lane.group->prompt && lane.choice > 0) {
+    lane.state->restore(*lane.group->prompt, lane.group->prompt->length);
+    resumed = lane.group->prompt->length;
+  } else if (const auto hit = cache_.find(lane.request().cache_salt, lane.tokens, std::int64_t(lane.tokens.size()) - 1); hit.length > 0) {
+    lane.state->restore(*hit.state, hit.length);
+    resumed = hit.length;
+  }
+  const std::int64_t left = lane.request().max_tokens - lane.reply_length();
+  if (!reserve(lane, std::min(lane.pending() + kReplyStep, lane.pending() + left), false)) {
+    lane.state.reset();
+    return false;
+  }
+  std::erase_if(lane.resume_points, [&](std::int64_t p) { return p <= resumed; });
+  if (!lane.started) {
+    lane.started = true;
+    lane.start = Clock::now();
+    lane.cached_tokens = resumed;
+    stats_.prompt_tokens += lane.prompt_length();
+    stats_.cached_tokens += resumed;
+    if (--lane.group->to_start == 0) lane.group->prompt.reset();
+  } else {
+    stats_.recomputed++;
+  }
+  return true;
+}
+
+// A lane that leaves before its time. If another waits for its prefix, what it has is kept for it.
+void Scheduler::leave(Lane& lane) {
+  if (lane.state && lane.state->length() > 0 && lane.state->length() < lane.prompt_length() && !queue_.empty()) keep_state(lane);
+  stats_.cancelled++;
+  finish(lane, FinishReason::kCancelled, {}, {ErrorCode::kCancelled, "the request was cancelled", ""});
+}
+
+// Pages for `rows` more rows: kept states go first, then (may_stop_others) the newest running lanes.
+bool Scheduler::reserve(Lane& lane, std::int64_t rows, bool may_stop_others) {
+  for (;;) {
+    if (lane.state->prepare(rows).ok()) return true;
+    if (cache_.evict_one()) continue;
+    Lane* newest = may_stop_others ? newest_running(&lane) : nullptr;
+    if (!newest) return false;
+    stop(*newest);
+  }
+}
+
+Lane* Scheduler::newest_running(const Lane* but) {
+  for (auto it = running_.rbegin(); it != running_.rend(); ++it)
+    if (it->get() != but && (*it)->state && (*it)->group->order >= but->group->order) return it->get();
+  return nullptr;
+}
+
+// Its bytes are freed, its tokens stay; it starts again from the front of the queue's order, unseen by its client.
+void Scheduler::stop(Lane& lane) {
+  lane.state.reset();
+  stats_.stopped++;
+  std::erase_if(round_, [&](const Row& row) { return row.lane == &lane; });
+  const auto it = std::find_if(running_.begin(), running_.end(), [&](const auto& other) { return other.get() == &lane; });
+  const auto at = std::find_if(queue_.begin(), queue_.end(), [&](const auto& other) { return other->group->order > lane.group->order; });
+  queue_.splice(at, running_, it);
+}
+
+std::shared_ptr<const state::Snapshot> Scheduler::save(Lane& lane) {
+  auto kept = lane.state->save();
+  while (!kept.ok() && cache_.evict_one()) kept = lane.state->save();
+  return kept.ok() ? std::move(kept).value() : nullptr;  // no room: the state is simply not kept
+}
+
+void Scheduler::keep_state(Lane& lane) {
+  const auto tokens = std::span(lane.tokens).first(std::size_t(lane.state->length()));
+  const bool for_choices = lane.group->to_start > 0 && lane.state->length() == lane.prompt_length() - 1;
+  if (!for_choices && (!cache_.enabled() || cache_.contains(lane.request().cache_salt, tokens))) return;
+  const auto kept = save(lane);
+  if (!kept) return;
+  if (for_choices) lane.group->prompt = kept;
+  cache_.insert(lane.request().cache_salt, tokens, kept);
+}
+
+int Scheduler::chunk_rows(bool others_decode) const {
+  const int most = store_.backend.max_rows() - options_.parallel;
+  if (row_ms_ <= 0) return std::min(most, 64);
+  const double rows = (others_decode ? kChunkMsShared : kChunkMsAlone) / row_ms_;
+  return std::clamp(int(rows) / 16 * 16, std::min(16, most), most);
+}
+
+void Scheduler::remove_ended() {
+  for (Lanes* lanes : {&queue_, &running_}) std::erase_if(*lanes, [](const auto& lane) { return lane == nullptr; });
+  ended_.clear();
+}
+
+SchedulerStats Scheduler::stats() const {
+  SchedulerStats s = stats_;
+  s.queued = std::int64_t(queue_.size());
+  for (const auto& lane : running_) (lane->pending() > 1 ? s.filling : s.decoding)++;
+  s.cache = cache_.stats();
+  return s;
+}
+
+}  // namespace lockstep::lanes
