@@ -4,6 +4,11 @@
 // might pick that copy for an old machine). Nothing else may be included after it but headers of kernels/cpu. A source ends with
 // `#include "kernels/cpu/target_end.h"`.
 #pragma once
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 12's own AVX-512 header initialises a variable with itself, which it then warns about wherever it is inlined.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
 
 #include <algorithm>
