@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace lockstep::checkpoint {
 /// "embed_tokens", "norm", "layers.3.self_attn.q_proj", "lm_head". Module names have no ".weight".
 std::string normalised_name(const std::string& tensor_name);
 
+/// Views into the mapped files. Taking tensors is for one thread at a time.
 class Weights {
  public:
   /// Opens the shards (index file, else all *.safetensors), checks names: vision and MTP tensors are skipped, duplicates refused, file names
@@ -42,11 +44,24 @@ class Weights {
   std::size_t file_bytes() const { return file_bytes_; }
   /// (tensor count, bytes) of skipped vision and MTP tensors, for `info`.
   std::pair<std::size_t, std::size_t> skipped() const { return skipped_; }
+  /// Storage of the modules that linear() has returned so far, by format: "bf16", "f16", "f32", "4-bit group 64". For `info`.
+  struct FormatCount {
+    std::string format;
+    std::size_t modules = 0, bytes = 0;
+  };
+  std::vector<FormatCount> formats() const;
 
  private:
+  Status add_file(SafetensorsFile file);
+  Status read_conv_layout();
+  const TensorView* find(const std::string& name) const;
+  const TensorView* take(const std::string& name) const;  // find, and marks it used
+  Result<Weight> affine(Weight weight) const;
+
   std::vector<SafetensorsFile> files_;
-  std::map<std::string, TensorView> tensors_;  // normalised full names
-  mutable std::map<std::string, bool> used_;
+  std::map<std::string, TensorView> tensors_;  // normalised full names; a view's own name is the one in the file
+  mutable std::set<std::string> used_;
+  mutable std::map<std::string, std::pair<std::string, std::size_t>> taken_;  // module -> format, bytes
   Quantization quantization_;
   bool norms_are_offset_ = false;
   std::size_t file_bytes_ = 0;

@@ -1,35 +1,43 @@
-// Where checkpoints and reference outputs lie: bundled ones in the repository, the others in LOCKSTEP_FIXTURES (or ../shared beside it). A test
-// without its fixture is a printed skip, or a failure where LOCKSTEP_REQUIRE_FIXTURES is set.
+// The folder of shared checkpoints and oracles, and scratch folders.
 #pragma once
-#include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <string_view>
 
 namespace lockstep::testing {
 
+/// LOCKSTEP_FIXTURES, else ../shared beside the sources; empty where neither is a folder (a test then skips, in words).
 inline std::filesystem::path fixtures() {
-  if (const char* folder = std::getenv("LOCKSTEP_FIXTURES")) return folder;
-  return std::filesystem::path(LOCKSTEP_SOURCE_DIR) / ".." / "shared";
+  const char* set = std::getenv("LOCKSTEP_FIXTURES");
+  std::filesystem::path folder = set ? set : LOCKSTEP_SOURCE_DIR "/../shared";
+  std::error_code error;
+  return std::filesystem::is_directory(folder, error) ? folder : std::filesystem::path{};
 }
 
-inline std::filesystem::path first_existing(const std::filesystem::path& bundled, const std::filesystem::path& other) {
-  return std::filesystem::exists(bundled) ? bundled : other;
-}
-inline std::filesystem::path checkpoint(const std::string& name) {
-  return first_existing(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "models" / name, fixtures() / "checkpoints" / name);
-}
-inline std::filesystem::path oracle(const std::string& file) {
-  return first_existing(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests" / "oracles" / file, fixtures() / "oracles" / file);
-}
+/// A folder of its own, removed at the end.
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "lockstep_test_XXXXXX").string();
+    path_ = ::mkdtemp(name.data()) ? name : "";
+  }
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+  void write(const std::string& name, std::string_view text) const {
+    std::ofstream(path_ / name, std::ios::binary).write(text.data(), std::streamsize(text.size()));
+  }
 
-#define LOCKSTEP_NEED_FIXTURE(path)                                                                          \
-  do {                                                                                                       \
-    if (!std::filesystem::exists(path)) {                                                                    \
-      if (std::getenv("LOCKSTEP_REQUIRE_FIXTURES")) FAIL() << "fixture missing: " << (path);                 \
-      GTEST_SKIP() << "fixture missing: " << (path);                                                         \
-    }                                                                                                        \
-  } while (0)
+ private:
+  std::filesystem::path path_;
+};
 
 }  // namespace lockstep::testing
