@@ -18,6 +18,27 @@ inline std::filesystem::path fixtures() {
   return std::filesystem::is_directory(folder, error) ? folder : std::filesystem::path{};
 }
 
+/// A checkpoint or reference output by name: bundled in the repository, else among the fixtures.
+inline std::filesystem::path bundled_or_fixture(const std::filesystem::path& bundled, const std::filesystem::path& other) {
+  const std::filesystem::path here = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / bundled;
+  return std::filesystem::exists(here) ? here : fixtures() / other;
+}
+inline std::filesystem::path checkpoint(const std::string& name) {
+  return bundled_or_fixture(std::filesystem::path("models") / name, std::filesystem::path("checkpoints") / name);
+}
+inline std::filesystem::path oracle(const std::string& file) {
+  return bundled_or_fixture(std::filesystem::path("tests/oracles") / file, std::filesystem::path("oracles") / file);
+}
+
+/// In a gtest body: a missing fixture is a printed skip, a failure where LOCKSTEP_REQUIRE_FIXTURES is set.
+#define LOCKSTEP_NEED_FIXTURE(path)                                                          \
+  do {                                                                                       \
+    if (!std::filesystem::exists(path)) {                                                    \
+      if (std::getenv("LOCKSTEP_REQUIRE_FIXTURES")) FAIL() << "fixture missing: " << (path); \
+      GTEST_SKIP() << "fixture missing: " << (path);                                         \
+    }                                                                                        \
+  } while (0)
+
 /// A folder of its own, removed at the end.
 class TempFolder {
  public:
