@@ -8,6 +8,7 @@
 #include "base/bfloat16.h"
 #include "base/result.h"
 #include "base/tensor.h"
+#include "kernels/cpu/matmul_kernels.h"
 #include "kernels/cpu/runtime/thread_pool.h"
 #include "kernels/isa.h"
 
@@ -28,15 +29,9 @@ class CpuMatrix {
 /// Whether matmul can take the weight; the error names it. Call before anything is mapped where shapes are known, and from make_matrix.
 Status supports_matmul(const Weight& weight);
 
-/// Packs (quantised) or adopts (bf16, in place; unaligned or f16 / f32 are copied) a weight. `pool` packs in parallel. The packed layout may
+/// Packs (quantised) or adopts (bf16, in place at any alignment; f16 and f32 are copied) a weight. `pool` packs in parallel. The packed layout may
 /// depend on `isa`. Source tensors of a result with uses_source == false may be dropped afterwards.
 Result<std::unique_ptr<CpuMatrix>> make_matrix(const Weight& weight, Isa isa, ThreadPool& pool);
-
-enum class MatmulOutput {
-  kStoreBf16,    // y bf16 [rows][y_stride] = store(sum + bias)
-  kF32,          // y f32 = sum + bias (logits)
-  kAddResidual,  // y bf16: y = store(f32(y) + f32(store(sum + bias)))  (two roundings)
-};
 
 struct MatmulJob {
   const CpuMatrix* weight = nullptr;
@@ -52,8 +47,7 @@ class MatmulScratch {
   virtual ~MatmulScratch() = default;
   std::size_t bytes = 0;
 };
-/// max_rows of x, widest in_features of any weight, threads of the pool.
-/// Its size without making it, for a plan.
+/// Its size without making it, for a plan. max_rows of x, widest in_features of any weight, threads of the pool.
 std::size_t matmul_scratch_bytes(int max_rows, std::int64_t max_in_features, Isa isa, int threads);
 std::unique_ptr<MatmulScratch> make_matmul_scratch(int max_rows, std::int64_t max_in_features, Isa isa, int threads);
 
