@@ -160,6 +160,8 @@ struct CpuOptions {
 
 /// What the CPU backend cannot do of a shape, by name; called before any weight is mapped.
 Status cpu_supports(const ModelShape& shape);
+/// Likewise of a weight's format and shape.
+Status cpu_supports(const Weight& weight);
 /// Bytes of scratch make_cpu_backend will allocate.
 std::size_t cpu_scratch_bytes(const ModelShape& shape, const CpuOptions& options);
 std::unique_ptr<Backend> make_cpu_backend(const ModelShape& shape, const CpuOptions& options, const RopeTable* rope);

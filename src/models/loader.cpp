@@ -9,8 +9,18 @@ using kernels::Vector;
 
 Result<const Matrix*> Loader::matrix(const std::string& module, std::int64_t out_features, std::int64_t in_features) {
   LOCKSTEP_ASSIGN(Weight weight, weights().linear(module, out_features, in_features));
-  LOCKSTEP_ASSIGN(auto matrix, model_.backend_->load_matrix(weight));
   const std::size_t source = weight.weight.bytes + weight.scales.bytes + weight.biases.bytes;
+  if (!model_.backend_) {  // inspect_only
+    LOCKSTEP_TRY(kernels::cpu_supports(weight));
+    auto bare = std::make_unique<Matrix>();
+    bare->out_features = out_features;
+    bare->in_features = in_features;
+    bare->read_bytes = source;
+    held_bytes_ += source;
+    model_.matrices_.push_back(std::move(bare));
+    return model_.matrices_.back().get();
+  }
+  LOCKSTEP_ASSIGN(auto matrix, model_.backend_->load_matrix(weight));
   if (!matrix->uses_source) weights().drop(weight);
   held_bytes_ += matrix->uses_source ? source : matrix->owned_bytes;
   source_bytes_ += source;
@@ -21,7 +31,7 @@ Result<const Matrix*> Loader::matrix(const std::string& module, std::int64_t out
 
 const Vector* Loader::add(std::span<const float> values) {
   held_bytes_ += values.size_bytes();
-  model_.vectors_.push_back(model_.backend_->load_vector(values));
+  model_.vectors_.push_back(model_.backend_ ? model_.backend_->load_vector(values) : std::make_unique<Vector>());
   return model_.vectors_.back().get();
 }
 
@@ -53,7 +63,7 @@ Result<const Vector*> Loader::conv_taps(const std::string& name, std::int64_t ch
 Result<const Vector*> Loader::neg_exp(const std::string& name, std::int64_t elements) {
   LOCKSTEP_ASSIGN(std::vector<float> values, weights().vector(name, elements));
   held_bytes_ += values.size() * sizeof(float);
-  model_.vectors_.push_back(model_.backend_->load_neg_exp(values));
+  model_.vectors_.push_back(model_.backend_ ? model_.backend_->load_neg_exp(values) : std::make_unique<Vector>());
   return model_.vectors_.back().get();
 }
 

@@ -32,29 +32,37 @@ Result<std::unique_ptr<Model>> Model::load(const std::filesystem::path& folder, 
   model->shape_ = shape;
   model->weights_ = std::make_unique<checkpoint::Weights>(std::move(weights));
   const checkpoint::Config& c = model->config_;
+  if (options.inspect_only) {
+    LOCKSTEP_TRY(model->load_weights(*family, options.progress));
+    return model;
+  }
   const kernels::CpuOptions cpu{options.isa, options.threads, options.max_rows, options.max_logit_rows};
   const std::size_t rope_bytes = std::size_t(context + kRopeMargin) * std::size_t(c.rotary_dim) * sizeof(float);
   LOCKSTEP_ASSIGN(model->scratch_reservation_,
                   ledger.reserve(memory::Tag::kScratch, kernels::cpu_scratch_bytes(shape, cpu) + rope_bytes));
   model->rope_ = std::make_unique<kernels::RopeTable>(kernels::make_rope_table(c.rotary_dim, c.rope_theta, c.rope_scaling, context + kRopeMargin));
   model->backend_ = kernels::make_cpu_backend(shape, cpu, model->rope_.get());
-
-  Loader loader(*model, options.progress);
-  const bool offset = family->offset_norms && model->weights_->norms_are_offset();
-  LOCKSTEP_ASSIGN(model->embedding_, loader.matrix("embed_tokens", c.vocab_size, c.hidden_size));
-  LOCKSTEP_TRY(family->load(*model, loader));
-  LOCKSTEP_ASSIGN(model->head_.norm, loader.norm("norm.weight", c.hidden_size, offset));
-  model->head_.weight = model->embedding_;
-  if (model->weights_->has("lm_head")) {
-    LOCKSTEP_ASSIGN(model->head_.weight, loader.matrix("lm_head", c.vocab_size, c.hidden_size));
-  }
-  model->head_.eps = float(c.rms_norm_eps);
-  LOCKSTEP_TRY(model->weights_->check_all_used());
-  for (const auto& m : model->matrices_) model->step_bytes_ += m->read_bytes;
-  if (model->head_.weight != model->embedding_) model->step_bytes_ -= model->embedding_->read_bytes;
-  model->weight_bytes_ = loader.held_bytes();
+  LOCKSTEP_TRY(model->load_weights(*family, options.progress));
   LOCKSTEP_ASSIGN(model->weights_reservation_, ledger.reserve(memory::Tag::kWeights, model->weight_bytes_));
   return model;
+}
+
+Status Model::load_weights(const Family& family, const Progress& progress) {
+  Loader loader(*this, progress);
+  const bool offset = family.offset_norms && weights_->norms_are_offset();
+  LOCKSTEP_ASSIGN(embedding_, loader.matrix("embed_tokens", config_.vocab_size, config_.hidden_size));
+  LOCKSTEP_TRY(family.load(*this, loader));
+  LOCKSTEP_ASSIGN(head_.norm, loader.norm("norm.weight", config_.hidden_size, offset));
+  head_.weight = embedding_;
+  if (weights_->has("lm_head")) {
+    LOCKSTEP_ASSIGN(head_.weight, loader.matrix("lm_head", config_.vocab_size, config_.hidden_size));
+  }
+  head_.eps = float(config_.rms_norm_eps);
+  LOCKSTEP_TRY(weights_->check_all_used());
+  for (const auto& m : matrices_) step_bytes_ += m->read_bytes;
+  if (head_.weight != embedding_) step_bytes_ -= embedding_->read_bytes;
+  weight_bytes_ = loader.held_bytes();
+  return {};
 }
 
 void Model::forward(std::span<Segment> segments) {

@@ -26,6 +26,8 @@ struct Segment {
   enum class Logits { kNone, kLast, kAll } logits = Logits::kLast;
 };
 
+struct Family;  // registry.h
+
 using Progress = std::function<void(double fraction, const std::string& what)>;
 
 struct LoadOptions {
@@ -34,6 +36,7 @@ struct LoadOptions {
   std::int64_t context = 0;  // positions a sequence may have; 0: the smaller of the model's limit and kDefaultContext
   int max_rows = 512;        // rows of one forward
   int max_logit_rows = 1;
+  bool inspect_only = false;  // names, shapes and formats are checked, nothing is packed: such a model has no backend and cannot run
   Progress progress;
 };
 inline constexpr std::int64_t kDefaultContext = 32768;
@@ -49,6 +52,7 @@ class Model {
   const checkpoint::Config& config() const { return config_; }
   const kernels::ModelShape& shape() const { return shape_; }
   kernels::Backend& backend() { return *backend_; }
+  const checkpoint::Weights& weights() const { return *weights_; }
   std::size_t weight_bytes() const { return weight_bytes_; }  // held: packed, copied or mapped and in use
   std::size_t step_bytes() const { return step_bytes_; }      // weight bytes one decode step reads
 
@@ -76,6 +80,7 @@ class Model {
   kernels::HeadLayer head_;
 
  private:
+  Status load_weights(const Family& family, const Progress& progress);
   std::size_t weight_bytes_ = 0, step_bytes_ = 0;
   memory::Reservation weights_reservation_, scratch_reservation_;
   std::vector<kernels::SegmentView> segment_views_;

@@ -183,6 +183,8 @@ void CpuBackend::parallel(int n, const std::function<void(int, int)>& f) {
 
 }  // namespace cpu
 
+Status cpu_supports(const Weight& weight) { return cpu::supports_matmul(weight); }
+
 Status cpu_supports(const ModelShape& s) {
   auto refuse = [](std::string subject, std::string words) { return Error{ErrorCode::kUnsupported, std::move(words), std::move(subject)}; };
   if (s.hidden % 32 || s.intermediate % 32)
