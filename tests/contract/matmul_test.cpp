@@ -1,0 +1,651 @@
+// Contract of matmul (kernels/ops/matmul.h): plain and affine weights of every width, any number of rows, every instruction set.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "contract/contract.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/ops/matmul.h"
+#include "kernels/reference/matmul.h"
+
+namespace lockstep::contract {
+namespace {
+
+using namespace kernels;
+using cpu::MatmulOutput;
+
+// ---- problems ----
+
+struct Shape {
+  std::int64_t out, in;
+  int bits = 0, group = 64;           // 0 bits: plain
+  DType params = DType::kBF16;        // of scales and biases, or of a plain weight
+};
+
+std::string name_of(const Shape& s) {
+  return std::to_string(s.out) + "x" + std::to_string(s.in) + (s.bits ? " " + std::to_string(s.bits) + " bits group " + std::to_string(s.group) : " plain");
+}
+
+struct Tensor {  // its bytes at an odd address, with poison after the end
+  std::vector<std::byte> bytes;
+  TensorView view;
+};
+
+std::uint16_t half_of(float v) {  // exact for what is drawn here: small multiples of powers of two
+  std::uint16_t best = 0;
+  double distance = INFINITY;
+  const int exponent = std::clamp(int(std::floor(std::log2(std::max(std::fabs(v), 1e-7f)))), -14, 15);
+  for (int e : {exponent, exponent + 1}) {
+    const int f = int(std::lround((std::ldexp(std::fabs(double(v)), -e) - 1) * 1024));
+    if (e > 15 || f < 0 || f > 1023) continue;
+    const double d = std::fabs(std::ldexp(1 + f / 1024.0, e) - std::fabs(double(v)));
+    if (d < distance) distance = d, best = std::uint16_t((v < 0 ? 0x8000 : 0) | (e + 15) << 10 | f);
+  }
+  return best;
+}
+
+Tensor floats(const std::string& name, DType type, std::int64_t rows, std::int64_t columns, const std::vector<float>& values) {
+  const std::size_t size = dtype_bytes(type), n = values.size() * size;
+  Tensor t;
+  t.bytes.assign(n + 128, std::byte{0xa5});
+  std::byte* at = t.bytes.data() + 1;
+  for (std::size_t i = 0; i < values.size(); i++) {
+    const bf16 b = to_bf16(values[i]);
+    const std::uint16_t h = type == DType::kF16 ? half_of(values[i]) : 0;
+    std::memcpy(at + i * size, type == DType::kF32 ? static_cast<const void*>(&values[i]) : type == DType::kF16 ? static_cast<const void*>(&h) : &b, size);
+  }
+  t.view = {name, type, {rows, columns}, at, n};
+  return t;
+}
+
+struct Problem {
+  Shape shape;
+  Tensor weight_bytes, scale_bytes, bias_bytes;
+  Weight weight;
+};
+
+/// A value with outliers, tiny values and zeros among normal ones.
+float value(Random& random, double sigma) {
+  const float v = random.normal(sigma);
+  switch (random.integer(0, 63)) {
+    case 0: return v * 4096;
+    case 1: return v * 1e-6f;
+    case 2: return 0;
+    case 3: return v * 1e-20f;
+    default: return v;
+  }
+}
+
+std::unique_ptr<Problem> make_problem(Random& random, const Shape& s) {
+  auto p = std::make_unique<Problem>();
+  p->shape = s;
+  Weight& w = p->weight;
+  w.name = name_of(s);
+  w.out_features = s.out;
+  w.in_features = s.in;
+  auto draw = [&](std::int64_t n, double sigma) {
+    std::vector<float> v(static_cast<std::size_t>(n));
+    for (float& f : v) f = value(random, sigma);
+    return v;
+  };
+  if (!s.bits) {
+    p->weight_bytes = floats("weight", s.params, s.out, s.in, draw(s.out * s.in, 0.05));
+  } else {
+    w.affine = true;
+    w.bits = s.bits;
+    w.group_size = s.group;
+    const std::int64_t groups = s.in / s.group, words = s.in / 32 * s.bits;
+    const double step = 1.0 / double(1 << s.bits);
+    p->scale_bytes = floats("scales", s.params, s.out, groups, draw(s.out * groups, 0.2 * step));
+    p->bias_bytes = floats("biases", s.params, s.out, groups, draw(s.out * groups, 0.1));
+    Tensor& t = p->weight_bytes;
+    t.bytes.assign(std::size_t(s.out * words * 4) + 128, std::byte{0xa5});
+    for (std::int64_t i = 0; i < s.out * words * 4; i++) t.bytes[std::size_t(i + 1)] = std::byte(random.bits());
+    t.view = {"weight", DType::kU32, {s.out, words}, t.bytes.data() + 1, std::size_t(s.out * words * 4)};
+    w.scales = p->scale_bytes.view;
+    w.biases = p->bias_bytes.view;
+  }
+  w.weight = p->weight_bytes.view;
+  return p;
+}
+
+std::vector<bf16> draw_x(Random& random, int rows, std::int64_t in) {
+  std::vector<bf16> x(std::size_t(rows) * std::size_t(in));
+  for (bf16& v : x) v = to_bf16(value(random, 1));
+  return x;
+}
+
+// ---- running ----
+
+cpu::ThreadPool& pool(int threads = 2) {
+  static cpu::ThreadPool one(1), two(2), three(3);
+  return threads == 1 ? one : threads == 2 ? two : three;
+}
+
+std::unique_ptr<cpu::CpuMatrix> matrix(Check& check, Isa isa, const Weight& w) {
+  auto m = cpu::make_matrix(w, isa, pool());
+  if (!m.ok()) {
+    check.fail(w.name + ": " + m.error().message);
+    return nullptr;
+  }
+  return std::move(m).value();
+}
+
+struct Input {
+  const bf16* x;
+  std::int64_t stride;
+  int rows;
+};
+
+/// Outputs with poison on every side: [1 + rows + 1][2 + out + 3].
+template <class T>
+struct Output {
+  static constexpr T kPoison = sizeof(T) == 2 ? T(kPoisonBf16) : T(0);
+  Output(int rows_, std::int64_t out_) : rows(rows_), out(out_), stride(out_ + 5), values(std::size_t(rows_ + 2) * std::size_t(stride)) {
+    for (T& v : values) poison(v);
+  }
+  static void poison(T& v) {
+    if constexpr (sizeof(T) == 4) v = poison_float();
+    else v = kPoisonBf16;
+  }
+  static bool is_poison(T v) {
+    T p;
+    poison(p);
+    return std::memcmp(&v, &p, sizeof(T)) == 0;
+  }
+  T* y() { return values.data() + stride + 2; }
+  T at(int r, std::int64_t o) const { return values[std::size_t((r + 1) * stride + 2 + o)]; }
+  std::vector<T> row(int r) const {
+    const T* p = values.data() + (r + 1) * stride + 2;
+    return std::vector<T>(p, p + out);
+  }
+  std::vector<T> all() const {
+    std::vector<T> v;
+    for (int r = 0; r < rows; r++)
+      for (std::int64_t o = 0; o < out; o++) v.push_back(at(r, o));
+    return v;
+  }
+  void check_written(Check& check, const std::string& what, bool preset = false) const {
+    std::int64_t missing = 0, outside = 0;
+    for (std::size_t i = 0; i < values.size(); i++) {
+      const std::int64_t r = std::int64_t(i) / stride - 1, o = std::int64_t(i) % stride - 2;
+      const bool inside = r >= 0 && r < rows && o >= 0 && o < out;
+      if (inside && !preset) missing += is_poison(values[i]);
+      if (!inside) outside += !is_poison(values[i]);
+    }
+    check.that(missing == 0, what + ": " + std::to_string(missing) + " outputs never written");
+    check.that(outside == 0, what + ": " + std::to_string(outside) + " values written outside");
+  }
+  int rows;
+  std::int64_t out, stride;
+  std::vector<T> values;
+};
+
+struct Run {
+  int threads = 2;
+  const float* bias = nullptr;
+  std::vector<std::uint8_t>* flags = nullptr;
+};
+
+template <class T>
+void multiply(Isa isa, const cpu::CpuMatrix& m, const Input& in, MatmulOutput kind, Output<T>& y, const Run& run = {}) {
+  auto scratch = cpu::make_matmul_scratch(in.rows, m.in_features, isa, run.threads);
+  std::vector<std::uint8_t> flags(std::size_t(in.rows), 0);
+  const cpu::MatmulJob job{&m, run.bias, kind, y.y(), y.stride};
+  cpu::matmul(isa, pool(run.threads), *scratch, in.x, in.stride, in.rows, {&job, 1}, flags.data());
+  if (run.flags) *run.flags = flags;
+}
+
+Output<float> sums(Isa isa, const cpu::CpuMatrix& m, const Input& in, const Run& run = {}) {
+  Output<float> y(in.rows, m.out_features);
+  multiply(isa, m, in, MatmulOutput::kF32, y, run);
+  return y;
+}
+
+// ---- the definition, one value at a time, straight from the file's bytes ----
+
+enum class Fault { kNone, kEvenFirst, kLastGroupDropped, kSplitSum };
+
+float plain_definition(const Weight& w, const bf16* x, std::int64_t o, Fault fault) {
+  float lanes[2][16] = {};
+  const std::int64_t k = w.in_features, end = fault == Fault::kLastGroupDropped ? (k - 1) / kDotBlock * kDotBlock : k;
+  for (std::int64_t b = 0; b * kDotBlock < end; b++)
+    for (int i = 0; i < 16; i++)
+      for (int step = 0; step < 2; step++) {
+        const std::int64_t e = b * kDotBlock + 2 * i + (fault == Fault::kEvenFirst ? step : 1 - step);
+        if (e >= end) continue;
+        float& lane = lanes[fault == Fault::kSplitSum && b * kDotBlock * 2 >= end][i];
+        lane = std::fma(to_float(to_bf16(float(reference::tensor_element(w.weight, o * k + e)))), to_float(x[e]), lane);
+      }
+  for (auto& l : lanes)
+    for (int s = 8; s; s /= 2)
+      for (int i = 0; i < s; i++) l[i] += l[i + s];
+  return lanes[0][0] + lanes[1][0] + 0.0f;
+}
+
+float affine_definition(const Weight& w, const bf16* x, std::int64_t o, Fault fault) {
+  float acc[2] = {};
+  const std::int64_t groups = w.in_features / w.group_size, end = groups - (fault == Fault::kLastGroupDropped);
+  for (std::int64_t g = 0; g < end; g++) {
+    const bf16* xg = x + g * w.group_size;
+    int largest = 0;
+    for (int i = 0; i < w.group_size; i++) largest = std::max(largest, int(xg[i] & 0x7fff));
+    const int e = largest >> 7;
+    const bool zero = e <= kZeroGroupExponent || e == 255;
+    std::int64_t dot = 0, sum = 0;
+    for (int i = 0; i < w.group_size && !zero; i++) {
+      const std::int64_t v = std::int64_t(std::nearbyint(std::ldexp(double(to_float(xg[i])), 14 + 127 - e)));
+      dot += reference::weight_code(w, o, g * w.group_size + i) * v;
+      sum += v;
+    }
+    float p = float(reference::tensor_element(w.scales, o * groups + g)) * float(dot);
+    p = std::fma(float(reference::tensor_element(w.biases, o * groups + g)), float(sum), p);
+    float& a = acc[fault == Fault::kSplitSum && 2 * g >= groups];
+    a = std::fma(p, zero ? 0.0f : float(std::ldexp(1.0, e - 127 - 14)), a);
+  }
+  return fault == Fault::kSplitSum ? acc[0] + acc[1] : acc[0];
+}
+
+std::vector<float> definition(const Weight& w, const Input& in, Fault fault = Fault::kNone) {
+  std::vector<float> y;
+  for (int r = 0; r < in.rows; r++)
+    for (std::int64_t o = 0; o < w.out_features; o++)
+      y.push_back((w.affine ? affine_definition : plain_definition)(w, in.x + r * in.stride, o, fault));
+  return y;
+}
+
+// ---- shapes ----
+
+const std::vector<Shape>& widths() {  // every width, group and type of parameters
+  static const std::vector<Shape> all = [] {
+    std::vector<Shape> v;
+    for (int bits : {2, 3, 4, 5, 6, 8})
+      for (int group : {32, 64, 128})
+        v.push_back({37, 384, bits, group, group == 32 ? DType::kF32 : group == 64 ? DType::kBF16 : bits % 2 ? DType::kBF16 : DType::kF16});
+    v.push_back({37, 200, 0, 0, DType::kBF16});
+    v.push_back({37, 96, 0, 0, DType::kF16});
+    v.push_back({37, 1000, 0, 0, DType::kF32});
+    return v;
+  }();
+  return all;
+}
+
+const Shape kModelShapes[] = {{16, 1024, 4, 64}, {37, 2048, 4, 64}, {17, 3584, 4, 64}, {17, 1024, 8, 64}, {17, 2048, 6, 64}, {17, 3584, 5, 128},
+                              {17, 1024, 3, 32}, {17, 2048, 2, 64}, {37, 1024},        {17, 2048},        {16, 3584}};
+
+// ---- gates ----
+
+void accuracy(Check& check) {
+  auto run = [&](const Shape& s, int rows) {
+    const auto p = make_problem(check.random, s);
+    const auto x = draw_x(check.random, rows, s.in);
+    const auto bias = check.random.normals(std::size_t(s.out));
+    const auto m = matrix(check, check.isa, p->weight);
+    if (!m) return;
+    for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
+      const auto want = reference::matmul(p->weight, x.data(), s.in, rows, b);
+      const auto got = sums(check.isa, *m, {x.data(), s.in, rows}, {2, b}).all();
+      for (std::size_t i = 0; i < got.size(); i++)
+        if (!check.near(got[i], want.value[i], want.bound[i], name_of(s) + " rows " + std::to_string(rows), std::int64_t(i))) return;
+    }
+  };
+  for (const Shape& s : kModelShapes)
+    for (int rows : {1, 13}) run(s, rows);
+  for (const Shape& s : widths()) run(s, 5);
+}
+const Case accuracy_case{"matmul", Gate::kAccuracy, accuracy};
+
+void accuracy_fault(Check& check, const Shape& s, Fault fault) {
+  const auto p = make_problem(check.random, s);
+  const auto x = draw_x(check.random, 3, s.in);
+  const auto want = reference::matmul(p->weight, x.data(), s.in, 3, nullptr);
+  const auto got = definition(p->weight, {x.data(), s.in, 3}, fault);
+  for (std::size_t i = 0; i < got.size(); i++) check.near(got[i], want.value[i], want.bound[i], name_of(s), std::int64_t(i));
+}
+const Control drops_group{"matmul", Gate::kAccuracy, "the last group is dropped",
+                          [](Check& check) { accuracy_fault(check, {5, 1024, 4, 64}, Fault::kLastGroupDropped); }, Scope::kOnce};
+const Control drops_block{"matmul", Gate::kAccuracy, "the inputs after the last whole block are dropped",
+                          [](Check& check) { accuracy_fault(check, {5, 1000}, Fault::kLastGroupDropped); }, Scope::kOnce};
+
+/// Every set against the definition, and so against each other.
+void isas(Check& check) {
+  for (const Shape& s : widths()) {
+    const auto p = make_problem(check.random, s);
+    for (int rows : {1, 2, 3, 4, 5, 8, 9, 21}) {
+      const auto x = draw_x(check.random, rows, s.in);
+      const Input in{x.data(), s.in, rows};
+      const auto want = definition(p->weight, in);
+      for (Isa isa : check.isas) {
+        const auto m = matrix(check, isa, p->weight);
+        if (!m) return;
+        check.equal_bits(sums(isa, *m, in).all(), want, name_of(s) + " rows " + std::to_string(rows) + " " + std::string(isa_name(isa)));
+      }
+    }
+  }
+}
+const Case isas_case{"matmul", Gate::kIsas, "the definition", isas, Scope::kOnce};
+
+void isas_many(Check& check) {  // against the slowest set, where the definition would take too long
+  for (const Shape& s : {Shape{100, 1024, 4, 64}, Shape{37, 2048, 8, 128}, Shape{37, 3584, 6, 64}, Shape{100, 1024}, Shape{53, 2048}})
+    for (int rows : {4, 64, 333}) {
+      const auto p = make_problem(check.random, s);
+      const auto x = draw_x(check.random, rows, s.in);
+      std::vector<float> want;
+      for (Isa isa : check.isas) {
+        const auto m = matrix(check, isa, p->weight);
+        if (!m) return;
+        auto got = sums(isa, *m, {x.data(), s.in, rows}).all();
+        if (want.empty()) want = std::move(got);
+        else check.equal_bits(got, want, name_of(s) + " rows " + std::to_string(rows) + " " + std::string(isa_name(isa)));
+      }
+    }
+}
+const Case isas_many_case{"matmul", Gate::kIsas, "many rows", isas_many, Scope::kOnce};
+
+void isas_fault(Check& check, const Shape& s, Fault fault) {
+  const auto p = make_problem(check.random, s);
+  const auto x = draw_x(check.random, 3, s.in);
+  const Input in{x.data(), s.in, 3};
+  if (const auto m = matrix(check, check.isa, p->weight)) check.equal_bits(sums(check.isa, *m, in).all(), definition(p->weight, in, fault), name_of(s));
+}
+const Control even_first{"matmul", Gate::kIsas, "the even input before the odd one", [](Check& check) { isas_fault(check, {37, 1024}, Fault::kEvenFirst); }};
+const Control split_plain{"matmul", Gate::kIsas, "k in two parts, plain", [](Check& check) { isas_fault(check, {37, 1024}, Fault::kSplitSum); }};
+const Control split_affine{"matmul", Gate::kIsas, "k in two parts, affine", [](Check& check) { isas_fault(check, {37, 1024, 4, 64}, Fault::kSplitSum); }};
+
+bf16 hostile(Random& random, int kind) {
+  switch (kind % 4) {
+    case 0: return 0x7fc1;                                              // NaN
+    case 1: return random.bits() % 2 ? 0x7f80 : 0xff80;                 // infinities
+    case 2: return to_bf16(random.normal() * 1e37f);                    // huge
+    default: return random.bits() % 3 ? to_bf16(random.normal()) : 0xffff;  // a NaN here and there
+  }
+}
+
+/// One row at every place among hostile neighbours, its padding poisoned, equals itself alone.
+void rows_case(Check& check, const Shape& s, bool one_too_far = false) {
+  const auto p = make_problem(check.random, s);
+  const auto m = matrix(check, check.isa, p->weight);
+  if (!m) return;
+  const auto x = draw_x(check.random, 1, s.in);
+  const auto alone = sums(check.isa, *m, {x.data(), s.in, 1}).row(0);
+  const std::int64_t stride = s.in + 7;
+  for (int rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 64}) {
+    std::vector<bf16> window(std::size_t(rows + 1) * std::size_t(stride), 0x7fc0);
+    for (int place : {0, 1, rows / 2, rows - 2, rows - 1}) {
+      if (place < 0 || place >= rows) continue;
+      for (int r = 0; r < rows; r++)
+        for (std::int64_t i = 0; i < s.in; i++)
+          window[std::size_t(r * stride + i)] = r == place ? x[std::size_t(i)] : hostile(check.random, r + place);
+      std::vector<std::uint8_t> flags;
+      const auto got = sums(check.isa, *m, {window.data() + (one_too_far ? stride : 0), stride, rows}, {2, nullptr, &flags}).row(place);
+      const std::string what = name_of(s) + " rows " + std::to_string(rows) + " place " + std::to_string(place);
+      if (!check.equal_bits(got, alone, what)) return;
+      check.that(flags[std::size_t(place)] == 0, what + ": flagged for a neighbour");
+      for (int r = 0; r < rows && s.bits; r++)
+        if (r != place && (r + place) % 4 < 2) check.that(flags[std::size_t(r)] == 1, what + ": a row that is not finite has no flag");
+    }
+  }
+}
+const Case rows_affine{"matmul", Gate::kRows, "affine", [](Check& check) {
+                         for (int bits : {2, 3, 4, 5, 6, 8}) rows_case(check, {19, 384, bits, bits == 4 ? 64 : bits == 8 ? 32 : 128});
+                       }};
+const Case rows_plain{"matmul", Gate::kRows, "plain", [](Check& check) {
+                        rows_case(check, {19, 200});
+                        rows_case(check, {49, 1024});
+                      }};
+const Control too_far{"matmul", Gate::kRows, "x is read one row too far", [](Check& check) { rows_case(check, {19, 384, 4, 64}, true); }};
+
+/// Same call again, on other numbers of threads, with other jobs beside it, and through a scratch that was used before.
+void repeat(Check& check) {
+  for (const Shape& s : {Shape{100, 1024, 4, 64}, Shape{37, 384, 3, 32}, Shape{100, 1024}}) {
+    const auto p = make_problem(check.random, s);
+    const auto other = make_problem(check.random, {530, s.in, s.bits ? 0 : 8, 64}), third = make_problem(check.random, {16, s.in, 8, 128});
+    const auto m = matrix(check, check.isa, p->weight), n = matrix(check, check.isa, other->weight), o = matrix(check, check.isa, third->weight);
+    if (!m || !n || !o) return;
+    for (int rows : {1, 4, 37}) {
+      const auto x = draw_x(check.random, rows, s.in);
+      const Input in{x.data(), s.in, rows};
+      const auto want = sums(check.isa, *m, in).all();
+      for (int threads : {1, 2, 3}) check.equal_bits(sums(check.isa, *m, in, {threads}).all(), want, name_of(s) + " on other threads");
+      auto scratch = cpu::make_matmul_scratch(64, 2048, check.isa, 2);
+      std::vector<std::uint8_t> flags(static_cast<std::size_t>(rows));
+      for (int again = 0; again < 2; again++) {
+        Output<float> a(rows, n->out_features), b(rows, m->out_features), c(rows, o->out_features);
+        const cpu::MatmulJob jobs[] = {{n.get(), nullptr, MatmulOutput::kF32, a.y(), a.stride},
+                                       {m.get(), nullptr, MatmulOutput::kF32, b.y(), b.stride},
+                                       {o.get(), nullptr, MatmulOutput::kF32, c.y(), c.stride}};
+        cpu::matmul(check.isa, pool(), *scratch, x.data(), s.in, rows, jobs, flags.data());
+        check.equal_bits(b.all(), want, name_of(s) + " beside other jobs");
+        a.check_written(check, "first job");
+        c.check_written(check, "last job");
+      }
+    }
+  }
+}
+const Case repeat_case{"matmul", Gate::kRepeat, repeat};
+const Control repeat_control{"matmul", Gate::kRepeat, "sums that depend on the number of threads", [](Check& check) {
+                               const auto p = make_problem(check.random, {37, 1024});
+                               const auto x = draw_x(check.random, 1, 1024);
+                               check.equal_bits(definition(p->weight, {x.data(), 1024, 1}, Fault::kSplitSum), definition(p->weight, {x.data(), 1024, 1}), "");
+                             }, Scope::kOnce};
+
+/// Odd sizes: everything written, nothing else, and the three kinds of output follow from the f32 one.
+void edge(Check& check, const Shape& s, int rows) {
+  const auto p = make_problem(check.random, s);
+  const auto m = matrix(check, check.isa, p->weight);
+  if (!m) return;
+  const auto x = draw_x(check.random, rows, s.in);
+  const auto bias = check.random.normals(std::size_t(s.out));
+  const Input in{x.data(), s.in, rows};
+  const std::string what = name_of(s) + " rows " + std::to_string(rows);
+  const auto f32 = sums(check.isa, *m, in, {2, bias.data()});
+  f32.check_written(check, what);
+  Output<bf16> stored(rows, s.out), added(rows, s.out);
+  std::vector<bf16> want_stored, want_added;
+  for (int r = 0; r < rows; r++)
+    for (std::int64_t o = 0; o < s.out; o++) {
+      const bf16 before = to_bf16(check.random.normal());
+      added.y()[r * added.stride + o] = before;
+      want_stored.push_back(to_bf16(f32.at(r, o)));
+      want_added.push_back(to_bf16(to_float(before) + to_float(want_stored.back())));
+    }
+  multiply(check.isa, *m, in, MatmulOutput::kStoreBf16, stored, {2, bias.data()});
+  multiply(check.isa, *m, in, MatmulOutput::kAddResidual, added, {2, bias.data()});
+  stored.check_written(check, what);
+  added.check_written(check, what, true);
+  check.equal_bits(stored.all(), want_stored, what + " stored");
+  check.equal_bits(added.all(), want_added, what + " added to a residual");
+}
+void edges(Check& check) {
+  constexpr std::int64_t kOut[] = {1, 16, 17, 37, 100}, kIn[] = {32, 64, 96, 200, 128};
+  constexpr int kBits[] = {2, 3, 5, 6};
+  for (int rows : {1, 2, 3, 4, 5, 8, 15, 16, 17, 64}) {
+    const std::int64_t out = kOut[rows % 5];
+    edge(check, {out, kIn[rows % 5]}, rows);
+    edge(check, {out + 1, 128, 4, 64}, rows);
+    edge(check, {out, 96, 8, 32}, rows);
+    edge(check, {101 - out, 256, kBits[rows % 4], 128}, rows);
+  }
+  edge(check, {37, 1024, 4, 64}, 333);
+  edge(check, {37, 1000}, 333);
+  edge(check, {1, 3584}, 1);
+  edge(check, {1, 3584, 4, 128}, 1);
+  edge(check, {17, 64, 4, 64}, 600);  // more than one window of rows
+  edge(check, {17, 33}, 521);
+  edge(check, {5, 1}, 3);
+}
+const Case edges_case{"matmul", Gate::kEdges, edges};
+
+/// A matrix of other outputs than the job believes.
+void edge_fault(Check& check, std::int64_t believed) {
+  const auto p = make_problem(check.random, {37, 128, 4, 64});
+  const auto m = matrix(check, check.isa, p->weight);
+  if (!m) return;
+  const auto x = draw_x(check.random, 3, 128);
+  Output<float> y(3, believed);
+  multiply(check.isa, *m, {x.data(), 128, 3}, MatmulOutput::kF32, y);
+  y.check_written(check, "37 outputs");
+}
+const Control writes_more{"matmul", Gate::kEdges, "one output too many is written", [](Check& check) { edge_fault(check, 36); }};
+const Control writes_less{"matmul", Gate::kEdges, "the last output is not written", [](Check& check) { edge_fault(check, 38); }};
+
+// ---- special values, embeddings, packing, refusals ----
+
+/// Groups that are zero, tiny, denormal or not finite; weights with denormals and zeros.
+void special(Check& check) {
+  for (const Shape& s : {Shape{19, 256, 4, 64}, Shape{19, 256, 6, 32}, Shape{19, 256}}) {
+    const auto p = make_problem(check.random, s);
+    if (!s.bits)
+      for (std::size_t i = 0; i < 64; i++) {  // denormal and negative zero weights
+        const bf16 v = i % 2 ? bf16(0x8000 | (i * 3 & 0x7f)) : bf16(i);
+        std::memcpy(p->weight_bytes.bytes.data() + 1 + i * 10, &v, 2);
+      }
+    std::vector<bf16> x = draw_x(check.random, 6, s.in);
+    for (std::int64_t i = 0; i < s.in; i++) {
+      x[std::size_t(i)] = i < 128 ? 0x8000 : x[std::size_t(i)];                                  // a row that starts with negative zeros
+      x[std::size_t(s.in + i)] = bf16(0x80 * (i % 14) | (x[std::size_t(s.in + i)] & 0x807f));    // around the smallest normal
+      x[std::size_t(2 * s.in + i)] = to_bf16(to_float(x[std::size_t(2 * s.in + i)]) * 0x1p-112f);
+      x[std::size_t(3 * s.in + i)] = to_bf16(to_float(x[std::size_t(3 * s.in + i)]) * 0x1p+100f);
+      x[std::size_t(4 * s.in + i)] = 0;
+    }
+    if (s.bits) x[std::size_t(5 * s.in + 70)] = 0x7f80;
+    const Input in{x.data(), s.in, 6};
+    const auto want = definition(p->weight, in);
+    for (Isa isa : check.isas) {
+      const auto m = matrix(check, isa, p->weight);
+      if (!m) return;
+      std::vector<std::uint8_t> flags;
+      check.equal_bits(sums(isa, *m, in, {2, nullptr, &flags}).all(), want, name_of(s) + " special values " + std::string(isa_name(isa)));
+      if (s.bits) check.that(flags == std::vector<std::uint8_t>{0, 0, 0, 0, 0, 1}, name_of(s) + ": flags of special values");
+    }
+  }
+}
+const Case special_case{"matmul", Gate::kEdges, "special values", special, Scope::kOnce};
+
+std::vector<bf16> embedding_definition(const Weight& w, std::int64_t id, bool two_roundings) {
+  std::vector<bf16> row;
+  const std::int64_t groups = w.affine ? w.in_features / w.group_size : 0;
+  for (std::int64_t i = 0; i < w.in_features; i++) {
+    if (!w.affine) {
+      row.push_back(to_bf16(float(reference::tensor_element(w.weight, id * w.in_features + i))));
+      continue;
+    }
+    const float scale = float(reference::tensor_element(w.scales, id * groups + i / w.group_size));
+    const float bias = float(reference::tensor_element(w.biases, id * groups + i / w.group_size));
+    const float code = float(reference::weight_code(w, id, i));
+    row.push_back(two_roundings ? to_bf16(to_float(to_bf16(scale * code)) + bias) : to_bf16(std::fma(scale, code, bias)));
+  }
+  return row;
+}
+void embeddings(Check& check, bool two_roundings) {
+  for (const Shape& s : widths()) {
+    const auto p = make_problem(check.random, s);
+    const auto m = matrix(check, check.isa, p->weight);
+    if (!m) return;
+    for (std::int64_t id : {std::int64_t(0), std::int64_t(15), std::int64_t(16), s.out - 1}) {
+      std::vector<bf16> row(std::size_t(s.in) + 1, kPoisonBf16);
+      m->embed(id, row.data());
+      check.that(row.back() == kPoisonBf16, "embed writes past the row");
+      row.pop_back();
+      check.equal_bits(row, embedding_definition(p->weight, id, two_roundings), "embedding of " + name_of(s));
+    }
+  }
+}
+const Case embed_case{"matmul", Gate::kEdges, "embeddings", [](Check& check) { embeddings(check, false); }};
+const Control embed_control{"matmul", Gate::kEdges, "an embedding rounded twice", [](Check& check) { embeddings(check, true); }};
+
+struct Vector {  // q[i] = (7 i + 3) mod 2^bits, i = 0..31
+  int bits;
+  std::vector<std::uint32_t> words;
+};
+const Vector kPacked[] = {
+    {2, {0x1b1b1b1b, 0x1b1b1b1b}},
+    {3, {0x53977053, 0x70539770, 0x97705397}},
+    {4, {0x4d6f81a3, 0xc5e7092b, 0x4d6f81a3, 0xc5e7092b}},
+    {5, {0x4dfc4543, 0x78245ba3, 0x0753617d, 0x4b276cf4, 0xe55c7066}},
+    {6, {0x9f611283, 0x90bbd2d9, 0xb2579740, 0x8f201eb3, 0x9cab91d5, 0x71538703}},
+    {8, {0x18110a03, 0x342d261f, 0x5049423b, 0x6c655e57, 0x88817a73, 0xa49d968f, 0xc0b9b2ab, 0xdcd5cec7}},
+};
+
+/// Known words: with scale 1 and bias 0 the embedding gives the codes back, and a product with one input gives it too.
+void packing(Check& check, int off) {
+  for (const Vector& v : kPacked) {
+    Weight w;
+    w.name = std::to_string(v.bits) + " bits";
+    w.out_features = 1;
+    w.in_features = 32;
+    w.affine = true;
+    w.bits = v.bits;
+    w.group_size = 32;
+    const bf16 one = to_bf16(1), zero = 0;
+    w.weight = {"weight", DType::kU32, {1, v.bits}, reinterpret_cast<const std::byte*>(v.words.data()), v.words.size() * 4};
+    w.scales = {"scales", DType::kBF16, {1, 1}, reinterpret_cast<const std::byte*>(&one), 2};
+    w.biases = {"biases", DType::kBF16, {1, 1}, reinterpret_cast<const std::byte*>(&zero), 2};
+    const auto m = matrix(check, check.isa, w);
+    if (!m) return;
+    std::vector<bf16> codes(32);
+    m->embed(0, codes.data());
+    for (int i = 0; i < 32; i++) {
+      const int want = (7 * (i + off) + 3) % (1 << v.bits);
+      check.that(to_float(codes[std::size_t(i)]) == float(want), w.name + ": code " + std::to_string(i));
+      std::vector<bf16> x(32, 0);
+      x[std::size_t(i)] = one;
+      check.that(sums(check.isa, *m, {x.data(), 32, 1}).at(0, 0) == float(want), w.name + ": product with input " + std::to_string(i));
+    }
+  }
+}
+const Case packing_case{"matmul", Gate::kEdges, "packing", [](Check& check) { packing(check, 0); }};
+const Control packing_control{"matmul", Gate::kEdges, "codes one place off", [](Check& check) { packing(check, 1); }};
+
+void quantised_example(Check& check) {  // 4 bits, group 32: words, scale and bias of a known conversion, one rounding
+  const std::uint32_t words[] = {0xfea51037, 0xea51037c, 0xa51027cf, 0x51027cfe};
+  const bf16 scale = 0xbbd9, bias = 0x3d74;
+  Weight w;
+  w.name = "example";
+  w.out_features = 1;
+  w.in_features = 32;
+  w.affine = true;
+  w.bits = 4;
+  w.group_size = 32;
+  w.weight = {"weight", DType::kU32, {1, 4}, reinterpret_cast<const std::byte*>(words), 16};
+  w.scales = {"scales", DType::kBF16, {1, 1}, reinterpret_cast<const std::byte*>(&scale), 2};
+  w.biases = {"biases", DType::kBF16, {1, 1}, reinterpret_cast<const std::byte*>(&bias), 2};
+  const auto m = matrix(check, check.isa, w);
+  if (!m) return;
+  std::vector<bf16> row(32);
+  m->embed(0, row.data());
+  row.resize(8);
+  check.equal_bits(row, std::vector<bf16>{0x3c58, 0x3d23, 0x3d74, 0x3d59, 0x3cd9, 0xbbda, 0xbd08, 0xbd23}, "dequantised");
+}
+const Case example_case{"matmul", Gate::kEdges, "a known conversion", quantised_example};
+
+void refusals(Check& check) {
+  auto refused = [&](Weight w, const std::string& word) {
+    const auto status = cpu::supports_matmul(w);
+    if (!check.that(!status.ok(), "not refused: " + word)) return;
+    check.that(status.error().message.find(word) != std::string::npos, status.error().message + ": does not name " + word);
+    check.that(!cpu::make_matrix(w, check.isa, pool()).ok(), "made: " + word);
+  };
+  const auto q = make_problem(check.random, {5, 128, 4, 64}), f = make_problem(check.random, {5, 128});
+  check.that(cpu::supports_matmul(q->weight).ok() && cpu::supports_matmul(f->weight).ok(), "a good weight is refused");
+  Weight w = q->weight;
+  w.bits = 7, refused(w, "7 bits");
+  w = q->weight, w.group_size = 16, refused(w, "group_size 16");
+  w = q->weight, w.in_features = 96, refused(w, "96 inputs");
+  w = q->weight, w.weight.dtype = DType::kBF16, refused(w, "U32");
+  w = q->weight, w.scales.dtype = DType::kU8, refused(w, "scales");
+  w = q->weight, w.scales.shape = {5, 3}, refused(w, "scales");
+  w = q->weight, w.biases.shape = {10}, refused(w, "biases");
+  w = q->weight, w.weight.shape = {5, 17}, refused(w, "weight");
+  w = f->weight, w.weight.dtype = DType::kI8, refused(w, "plain");
+  w = f->weight, w.out_features = 0, refused(w, "0 outputs");
+  w = f->weight, w.out_features = w.in_features = std::int64_t(1) << 27, refused(w, "outside");
+  w = f->weight, w.weight.bytes -= 2;
+  check.that(!cpu::make_matrix(w, check.isa, pool()).ok(), "a weight with too few bytes was made");
+}
+const Case refusals_case{"matmul", Gate::kEdges, "refusals", refusals, Scope::kOnce};
+
+}  // namespace
+}  // namespace lockstep::contract
