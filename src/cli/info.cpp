@@ -9,8 +9,8 @@
 #include <set>
 
 #include "cli/commands.h"
+#include "cli/token_bytes.h"
 #include "engine/memory_budget.h"
-#include "kernels/cpu/runtime/thread_pool.h"
 #include "models/model.h"
 
 namespace lockstep::cli {
@@ -81,18 +81,15 @@ void add_formats(Facts& facts, const models::Model& model) {
 /// Bytes held at the context's end by one request, beside the weights.
 void add_memory(Facts& facts, const models::Model& model) {
   const kernels::ModelShape& shape = model.shape();
-  const kernels::RopeTable no_rope;
-  const auto backend = kernels::make_cpu_backend(shape, {kernels::Isa::kGeneric, 1, 1, 1}, &no_rope);
-  const kernels::StateLayout& layout = backend->layout();
-  const std::size_t token = layout.page_tokens ? layout.page_bytes / std::size_t(layout.page_tokens) : 0;
+  const auto [recurrent, token] = state_bytes(shape);
   const std::size_t scratch = kernels::cpu_scratch_bytes(shape, {kernels::best_isa(), engine::usable_cores(), 513, 1});
-  const std::size_t request = layout.recurrent_bytes + token * std::size_t(shape.context), available = engine::available_memory_bytes();
+  const std::size_t request = recurrent + token * std::size_t(shape.context), available = engine::available_memory_bytes();
   const std::size_t needed = model.weight_bytes() + scratch + request;
   facts.add("memory",
             fmt::format("weights {}, scratch {}, a request {} + {} bytes a token ({} at the context's end): {} in all, {} may be used now",
-                        megabytes(model.weight_bytes()), megabytes(scratch), megabytes(layout.recurrent_bytes), token, megabytes(request),
+                        megabytes(model.weight_bytes()), megabytes(scratch), megabytes(recurrent), token, megabytes(request),
                         megabytes(needed), megabytes(available)),
-            json::object{{"weight_bytes", model.weight_bytes()}, {"scratch_bytes", scratch}, {"state_bytes", layout.recurrent_bytes},
+            json::object{{"weight_bytes", model.weight_bytes()}, {"scratch_bytes", scratch}, {"state_bytes", recurrent},
                          {"token_bytes", token}, {"request_bytes", request}, {"needed_bytes", needed}, {"available_bytes", available}});
 }
 
