@@ -231,13 +231,10 @@ Result<Config> read_config(const std::filesystem::path& folder) {
   return parse_config(json);
 }
 
-Result<GenerationConfig> read_generation_config(const std::filesystem::path& folder) {
-  GenerationConfig config;
-  auto json = read_text_file(folder / "generation_config.json", kConfigBytes);
-  if (!json.ok() && json.error().code == ErrorCode::kNotFound) return config;
-  if (!json.ok()) return json.error();
-  LOCKSTEP_ASSIGN(const boost::json::object object, parse_json_object(*json, "generation_config.json"));
+Result<GenerationConfig> parse_generation_config(std::string_view json) {
+  LOCKSTEP_ASSIGN(const boost::json::object object, parse_json_object(json, "generation_config.json"));
   const Fields fields(object, "generation_config.json");
+  GenerationConfig config;
   LOCKSTEP_ASSIGN(config.do_sample, fields.boolean("do_sample"));
   LOCKSTEP_ASSIGN(config.temperature, fields.number("temperature", 0, 100));
   LOCKSTEP_ASSIGN(config.top_p, fields.number("top_p", 0, 1));
@@ -246,6 +243,13 @@ Result<GenerationConfig> read_generation_config(const std::filesystem::path& fol
   if (top_k) config.top_k = int(std::max<std::int64_t>(0, *top_k));  // -1 and 0 both mean that it is off
   LOCKSTEP_TRY(add_eos_ids(fields, config.eos_token_ids));
   return config;
+}
+
+Result<GenerationConfig> read_generation_config(const std::filesystem::path& folder) {
+  auto json = read_text_file(folder / "generation_config.json", kConfigBytes);
+  if (!json.ok() && json.error().code == ErrorCode::kNotFound) return GenerationConfig{};
+  if (!json.ok()) return json.error();
+  return parse_generation_config(*json);
 }
 
 }  // namespace lockstep::checkpoint

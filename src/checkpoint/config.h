@@ -59,5 +59,7 @@ struct GenerationConfig {
   std::vector<std::int32_t> eos_token_ids;
 };
 Result<GenerationConfig> read_generation_config(const std::filesystem::path& folder);
+/// The parser alone (fuzzing).
+Result<GenerationConfig> parse_generation_config(std::string_view json);
 
 }  // namespace lockstep::checkpoint

@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 
 #include "support/fixtures.h"
+#include "unit/checkpoint/corpus.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -42,6 +43,7 @@ std::string edited(const char* base, const std::string& path, const std::string&
     (*at)[path.substr(begin)] = "@";
   std::string text = json::serialize(document);
   if (!value.empty()) text.replace(text.find(place), place.size(), value);
+  testing::keep_seed("config", text);
   return text;
 }
 

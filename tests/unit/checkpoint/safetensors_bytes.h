@@ -6,6 +6,7 @@
 #include <string>
 
 #include "checkpoint/safetensors.h"
+#include "unit/checkpoint/corpus.h"
 
 namespace lockstep::testing {
 
@@ -22,6 +23,7 @@ inline std::string safetensors_bytes(const std::string& header, std::size_t data
 }
 
 inline auto parse_bytes(const std::string& file, std::map<std::string, std::string>* metadata = nullptr) {
+  keep_seed("safetensors", file);
   return checkpoint::parse_safetensors(std::as_bytes(std::span(file.data(), file.size())), "x.safetensors", metadata);
 }
 
