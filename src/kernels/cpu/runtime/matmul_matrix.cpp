@@ -155,7 +155,7 @@ Status pack_affine(const Weight& w, ThreadPool& pool, StoredMatrix& m) {
   m.layout.params = params_of(w);
   m.layout.groups = w.in_features / w.group_size;
   const std::size_t tile_bytes = m.layout.tile_bytes(), bytes = tile_bytes * std::size_t(m.tiles());
-  m.owned = Pages(bytes);
+  m.owned = Pages::shared(bytes);
   if (!m.owned.data()) return no_room(w, bytes);
   m.data = m.owned.data();
   m.owned_bytes = Pages::rounded(bytes);
@@ -173,7 +173,7 @@ Status adopt_plain(const Weight& w, ThreadPool& pool, StoredMatrix& m) {
     m.uses_source = true;
     return {};
   }
-  m.owned = Pages(m.read_bytes);
+  m.owned = Pages::shared(m.read_bytes);
   if (!m.owned.data()) return no_room(w, m.read_bytes);
   m.data = m.owned.data();
   m.owned_bytes = Pages::rounded(m.read_bytes);
