@@ -44,6 +44,13 @@ struct LoadedModel {
     model->forward(std::span(&segment, 1));
   }
 
+  /// Any number of tokens, no logits.
+  void run_prompt(state::SequenceState& state, std::span<const std::int32_t> tokens) {
+    const std::size_t most = std::size_t(model->backend().max_rows());
+    for (std::size_t at = 0; at < tokens.size(); at += most)
+      run(state, tokens.subspan(at, std::min(most, tokens.size() - at)), models::Segment::Logits::kNone);
+  }
+
   /// Logits of every row, in chunks of `chunk` rows, appended to `out` as f32.
   void run_chunks(state::SequenceState& state, std::span<const std::int32_t> tokens, std::size_t chunk, std::vector<float>& out) {
     for (std::size_t at = 0; at < tokens.size(); at += chunk) {

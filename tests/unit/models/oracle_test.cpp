@@ -79,8 +79,9 @@ TEST_P(Oracle, TeacherForcedAndFree) {
     all.insert(all.end(), tokens.begin(), tokens.end() - 1);
     std::vector<float> logits;
     const std::size_t vocab = std::size_t(loaded.model->shape().vocab);
-    loaded.run_chunks(*state, std::span(all).first(prompt.size() - 1), 512, logits);
-    logits.clear();
+    loaded.run_prompt(*state, std::span(prompt).first(prompt.size() - 1));
+    const auto before = state->save();  // free running starts here too
+    ASSERT_TRUE(before.ok());
     loaded.run_chunks(*state, std::span(all).subspan(prompt.size() - 1), 512, logits);
     for (std::size_t i = 0; i < tokens.size(); i++) {
       const auto row = std::span(logits).subspan(i * vocab, vocab);
@@ -89,8 +90,7 @@ TEST_P(Oracle, TeacherForcedAndFree) {
     }
     // Rule 2: free-running greedy gives the reference's ids up to the first position where the teacher-forced best differs.
     auto free_state = loaded.sequence();
-    std::vector<float> unused;
-    loaded.run_chunks(*free_state, std::span(prompt).first(prompt.size() - 1), 512, unused);
+    free_state->restore(**before, (*before)->length);
     std::int32_t next = prompt.back();
     for (std::size_t i = 0; i < tokens.size(); i++) {
       loaded.run(*free_state, std::span(&next, 1), models::Segment::Logits::kLast);
