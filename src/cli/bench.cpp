@@ -108,15 +108,18 @@ Result<double> measure_server_share(const Options& options) {
   server_options.port = 0;
   LOCKSTEP_ASSIGN(const auto server, server::Server::start(*engine, server_options));
   const auto ids = bench_prompt(options.bench_prompt, engine->info().tokenizer->largest_id() + 1);
-  const std::string body = fmt::format(R"({{"prompt":[{}],"max_tokens":{},"ignore_eos":true,"stream":true}})", fmt::join(ids, ","), options.bench_tokens);
+  const std::string body =
+      fmt::format(R"({{"prompt":[{}],"max_tokens":{},"ignore_eos":true,"stream":true}})", fmt::join(ids, ","), options.bench_tokens);
   const auto begin = Clock::now();
   boost::asio::ip::tcp::iostream http("127.0.0.1", std::to_string(server->port()));
-  http << "POST /v1/completions HTTP/1.1\r\nhost: bench\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: " << body.size()
-       << "\r\n\r\n" << body << std::flush;
+  http << "POST /v1/completions HTTP/1.1\r\nhost: bench\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: "
+       << body.size() << "\r\n\r\n"
+       << body << std::flush;
   double forward_ms = -1;
   constexpr std::string_view kForward = "\"forward_ms\":";
   for (std::string line; std::getline(http, line);)
-    if (const auto at = line.find(kForward); at != std::string::npos) forward_ms = std::strtod(line.c_str() + at + kForward.size(), nullptr);
+    if (const auto at = line.find(kForward); at != std::string::npos)
+      forward_ms = std::strtod(line.c_str() + at + kForward.size(), nullptr);
   const double wall_ms = 1000 * seconds_since(begin);
   if (forward_ms < 0) return Error{ErrorCode::kInternal, "the server's reply has no forward_ms", "forward_ms"};
   return 1 - forward_ms / wall_ms;
@@ -127,22 +130,26 @@ void print_report(const models::Model& model, const Bounds& bounds, const Speeds
   const double read_bound = bounds.read_bytes / bytes.total(), unpack_seconds = bounds.unpack_seconds();
   const double decode_bound = unpack_seconds > 0 ? std::min(read_bound, 1 / unpack_seconds) : read_bound;
   const double per_token = prefill_operations(model, options.bench_prompt) + head_operations(model) / options.bench_prompt;
-  fmt::print("model     {}, {}, {} threads\n", flags.folder.string(), kernels::isa_name(flags.isa.value_or(kernels::best_isa())), flags.threads);
-  for (const auto& f : model.weights().formats()) fmt::print("          {} in {} modules, {:.1f} MB\n", f.format, f.modules, double(f.bytes) / 1e6);
-  fmt::print("machine   reads {:.1f} GB/s over {:.0f} MB; {:.0f} GFLOP/s of 256-bit multiply-adds from registers\n", bounds.read_bytes / 1e9,
-             std::min(bytes.total(), 1e9) / 1e6, bounds.operations / 1e9);
-  for (const auto& u : bounds.unpack) fmt::print("          unpack-and-dot from L1, {}: {:.1f} GB/s of packed weights\n", u.format, u.rate / 1e9);
+  fmt::print("model     {}, {}, {} threads\n", flags.folder.string(), kernels::isa_name(flags.isa.value_or(kernels::best_isa())),
+             flags.threads);
+  for (const auto& f : model.weights().formats())
+    fmt::print("          {} in {} modules, {:.1f} MB\n", f.format, f.modules, double(f.bytes) / 1e6);
+  fmt::print("machine   reads {:.1f} GB/s over {:.0f} MB; {:.0f} GFLOP/s of 256-bit multiply-adds from registers\n",
+             bounds.read_bytes / 1e9, std::min(bytes.total(), 1e9) / 1e6, bounds.operations / 1e9);
+  for (const auto& u : bounds.unpack)
+    fmt::print("          unpack-and-dot from L1, {}: {:.1f} GB/s of packed weights\n", u.format, u.rate / 1e9);
   fmt::print("decode    {:.1f} tokens/s after a prompt of {}\n", speeds.decode_tokens_per_second, options.bench_prompt);
-  fmt::print("          bytes a token: {:.1f} MB (weights {:.1f}, recurrent state {:.1f}, K/V {:.1f}): bound {:.1f} tokens/s, reached {:.0f}%\n",
-             bytes.total() / 1e6, bytes.weights / 1e6, bytes.recurrent / 1e6, bytes.kv / 1e6, read_bound,
-             100 * speeds.decode_tokens_per_second / read_bound);
+  fmt::print(
+      "          bytes a token: {:.1f} MB (weights {:.1f}, recurrent state {:.1f}, K/V {:.1f}): bound {:.1f} tokens/s, reached {:.0f}%\n",
+      bytes.total() / 1e6, bytes.weights / 1e6, bytes.recurrent / 1e6, bytes.kv / 1e6, read_bound,
+      100 * speeds.decode_tokens_per_second / read_bound);
   if (unpack_seconds > 0)
     fmt::print("          unpack-and-dot: bound {:.1f} tokens/s; of the larger of both times reached {:.0f}%\n", 1 / unpack_seconds,
                100 * speeds.decode_tokens_per_second / decode_bound);
   fmt::print("prefill   {:.1f} tokens/s, a prompt of {}, head for its last row\n", speeds.prefill_tokens_per_second, options.bench_prompt);
   if (bounds.operations > 0)
-    fmt::print("          {:.2f} GFLOP a token: multiply-add bound {:.1f} tokens/s, reached {:.0f}%\n", per_token / 1e9, bounds.operations / per_token,
-               100 * speeds.prefill_tokens_per_second * per_token / bounds.operations);
+    fmt::print("          {:.2f} GFLOP a token: multiply-add bound {:.1f} tokens/s, reached {:.0f}%\n", per_token / 1e9,
+               bounds.operations / per_token, 100 * speeds.prefill_tokens_per_second * per_token / bounds.operations);
 }
 
 Status run_bench(const Options& options) {
@@ -159,15 +166,20 @@ Status run_bench(const Options& options) {
   end_progress();
   if (options.bench_prompt + options.bench_tokens > model->shape().context)
     return Error{ErrorCode::kContextLengthExceeded,
-                 fmt::format("--prompt {} and --tokens {} are above the context of {}", options.bench_prompt, options.bench_tokens, model->shape().context),
+                 fmt::format("--prompt {} and --tokens {} are above the context of {}", options.bench_prompt, options.bench_tokens,
+                             model->shape().context),
                  "prompt"};
   const TokenBytes bytes = token_bytes(*model, options.bench_prompt + options.bench_tokens / 2.0);
   const Bounds bounds = measure_bounds(*model, load.isa, load.threads, bytes.total(), options.bounds_only);
-  json::object out{{"bytes_per_token", bytes.total()}, {"read_gb_per_second", bounds.read_bytes / 1e9},
+  json::object out{{"bytes_per_token", bytes.total()},
+                   {"read_gb_per_second", bounds.read_bytes / 1e9},
                    {"bytes_bound_tokens_per_second", bounds.read_bytes / bytes.total()}};
   if (options.bounds_only) {
-    if (options.json) fmt::print("{}\n", json::serialize(out));
-    else fmt::print("{:.1f} MB a token at {:.1f} GB/s: bound {:.1f} tokens/s\n", bytes.total() / 1e6, bounds.read_bytes / 1e9, bounds.read_bytes / bytes.total());
+    if (options.json)
+      fmt::print("{}\n", json::serialize(out));
+    else
+      fmt::print("{:.1f} MB a token at {:.1f} GB/s: bound {:.1f} tokens/s\n", bytes.total() / 1e6, bounds.read_bytes / 1e9,
+                 bounds.read_bytes / bytes.total());
     return {};
   }
   LOCKSTEP_ASSIGN(const Speeds speeds, measure_speeds(*model, ledger, options, load.max_rows));
@@ -176,7 +188,8 @@ Status run_bench(const Options& options) {
   model.reset();
   LOCKSTEP_ASSIGN(const double share, measure_server_share(options));
   if (!options.json) {
-    fmt::print("server    {:.1f}% of a streamed reply's time is not inside forwards ({} prompt, {} tokens)\n", 100 * share, options.bench_prompt, options.bench_tokens);
+    fmt::print("server    {:.1f}% of a streamed reply's time is not inside forwards ({} prompt, {} tokens)\n", 100 * share,
+               options.bench_prompt, options.bench_tokens);
     return {};
   }
   out["gflop_per_second"] = bounds.operations / 1e9;

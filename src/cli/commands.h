@@ -1,7 +1,7 @@
 // The commands: each returns the exit code (flags.h).
 #pragma once
-#include <functional>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "base/result.h"

@@ -15,7 +15,8 @@ Result<fs::path> model_folder(const std::string& given) {
   std::error_code ec;
   if (!given.empty()) {
     if (fs::is_directory(given, ec)) return fs::path(given);
-    return Error{ErrorCode::kNotFound, fmt::format("{} is not a folder; a checkpoint is a folder with config.json and *.safetensors", given), given};
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("{} is not a folder; a checkpoint is a folder with config.json and *.safetensors", given), given};
   }
   if (const char* set = std::getenv("LOCKSTEP_DEFAULT_MODEL"); set && *set) {
     if (fs::is_directory(set, ec)) return fs::path(set);
@@ -25,7 +26,8 @@ Result<fs::path> model_folder(const std::string& given) {
   for (fs::path folder = fs::read_symlink("/proc/self/exe", ec).parent_path(); folder.has_relative_path(); folder = folder.parent_path())
     if (fs::exists(folder / kBundled / "config.json", ec)) return folder / kBundled;
   return Error{ErrorCode::kNotFound,
-               fmt::format("no folder was given, LOCKSTEP_DEFAULT_MODEL is not set, and there is no {} above the program", kBundled), "DIR"};
+               fmt::format("no folder was given, LOCKSTEP_DEFAULT_MODEL is not set, and there is no {} above the program", kBundled),
+               "DIR"};
 }
 
 Result<engine::EngineOptions> engine_options(const Options& options) {
@@ -44,7 +46,8 @@ Result<engine::EngineOptions> engine_options(const Options& options) {
     if (std::find(have.begin(), have.end(), *out.isa) == have.end()) {
       std::vector<std::string_view> names;
       for (kernels::Isa isa : have) names.push_back(kernels::isa_name(isa));
-      return Error{ErrorCode::kInvalidArgument, fmt::format("this machine does not have {}; it has {}", options.isa, fmt::join(names, ", ")), "isa"};
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("this machine does not have {}; it has {}", options.isa, fmt::join(names, ", ")), "isa"};
     }
   }
   out.progress = loading_progress();
@@ -68,7 +71,9 @@ std::function<void(double, const std::string&)> loading_progress() {
     constexpr int kWidth = 30;
     const int full = percent * kWidth / 100;
     std::fputs(fmt::format("\r\x1b[Kloading {:>3}% [{}{}] {}", percent, std::string(std::size_t(full), '='),
-                           std::string(std::size_t(kWidth - full), ' '), what).c_str(), stderr);
+                           std::string(std::size_t(kWidth - full), ' '), what)
+                   .c_str(),
+               stderr);
     std::fflush(stderr);
   };
 }

@@ -51,7 +51,7 @@ struct Flag {
   std::vector<std::string_view> choices{};  // words that are allowed; empty: any
 };
 
-const std::vector<Flag>& flags() {
+const std::vector<Flag>& flags() {  // table
   constexpr double kMax = 1e9;
   static const std::vector<Flag> table = {
       {"--host", kServe, "ADDRESS", &Options::host, "127.0.0.1", "address to listen on; 0.0.0.0 for every network, with a key"},
@@ -68,20 +68,36 @@ const std::vector<Flag>& flags() {
       {"--max-queue", kServe, "N", &Options::max_queue, "256", "requests that may wait; one more is told to come back later", 0, 100000},
       {"--threads", kServe | kRun | kBench, "N", &Options::threads, "every core this process may use", "threads of the engine", 1, 1024},
       {"--http-threads", kServe, "N", &Options::http_threads, "2", "threads that parse, render and tokenize", 1, 256},
-      {"--isa", kServe | kRun | kBench | kContract, "NAME", &Options::isa, "the best of this machine",
-       "instruction set of the kernels; replies are the same with every one", 0, 0, {"generic", "avx2", "avx512", "avx512bf16"}},
+      {"--isa",
+       kServe | kRun | kBench | kContract,
+       "NAME",
+       &Options::isa,
+       "the best of this machine",
+       "instruction set of the kernels; replies are the same with every one",
+       0,
+       0,
+       {"generic", "avx2", "avx512", "avx512bf16"}},
       {"--memory-gib", kServe | kRun, "N", &Options::memory_gib, "90 percent of what is available now",
        "memory the engine may hold, in GiB; it can change speed and what is refused, never a reply", 0.001, 1e6},
-      {"--prompt-cache-gib", kServe, "N", &Options::prompt_cache_gib, "half of the memory", "memory for kept prompts, in GiB; 0 keeps none", 0,
-       1e6},
-      {"--log-level", kServe, "WORD", &Options::log_level, "info", "least severity that is logged", 0, 0,
+      {"--prompt-cache-gib", kServe, "N", &Options::prompt_cache_gib, "half of the memory", "memory for kept prompts, in GiB; 0 keeps none",
+       0, 1e6},
+      {"--log-level",
+       kServe,
+       "WORD",
+       &Options::log_level,
+       "info",
+       "least severity that is logged",
+       0,
+       0,
        {"trace", "debug", "info", "warn", "error", "off"}},
 
       {"--system", kRun, "TEXT", &Options::system, "none", "system message"},
       {"--temperature", kRun, "X", &Options::temperature, "generation_config.json, else 0", "0: always the likeliest token", 0, 100},
       {"--top-k", kRun, "N", &Options::top_k, "generation_config.json, else all", "keep the N likeliest tokens; 0 keeps all", 0, kMax},
-      {"--top-p", kRun, "X", &Options::top_p, "generation_config.json, else 1", "keep the likeliest tokens that have this mass together", 0, 1},
-      {"--min-p", kRun, "X", &Options::min_p, "generation_config.json, else 0", "keep tokens at least X times as likely as the likeliest", 0, 1},
+      {"--top-p", kRun, "X", &Options::top_p, "generation_config.json, else 1", "keep the likeliest tokens that have this mass together", 0,
+       1},
+      {"--min-p", kRun, "X", &Options::min_p, "generation_config.json, else 0", "keep tokens at least X times as likely as the likeliest",
+       0, 1},
       {"--seed", kRun, "N", &Options::seed, "from the prompt, so that it repeats", "64-bit number that the draws depend on"},
       {"--max-tokens", kRun, "N", &Options::max_tokens, "what is left of the context", "tokens of a reply, at most", 1, kMax},
       {"--thinking", kRun, "on|off", &Options::thinking, "the template's own", "enable_thinking of the chat template", 0, 0, {"on", "off"}},
@@ -161,7 +177,8 @@ void add_to(CLI::App& app, const Flag& flag, Options& options) {
 Parsed usage_error(Command command, std::string words) {
   Parsed parsed{command, {}, kExitUsage, {}};
   const CommandRow* row = row_of(command);
-  parsed.text = fmt::format("lockstep: {}\n{}\n", words, row ? fmt::format("lockstep {} --help lists its flags", row->name) : "lockstep --help lists the commands");
+  parsed.text = fmt::format("lockstep: {}\n{}\n", words,
+                            row ? fmt::format("lockstep {} --help lists its flags", row->name) : "lockstep --help lists the commands");
   return parsed;
 }
 
@@ -200,7 +217,8 @@ std::string nearest(std::string_view word, std::span<const std::string_view> can
     for (std::size_t i = 1; i <= word.size(); i++)
       for (std::size_t j = 1; j <= candidate.size(); j++) {
         d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (word[i - 1] != candidate[j - 1])});
-        if (i > 1 && j > 1 && word[i - 1] == candidate[j - 2] && word[i - 2] == candidate[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+        if (i > 1 && j > 1 && word[i - 1] == candidate[j - 2] && word[i - 2] == candidate[j - 1])
+          d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
       }
     const std::size_t distance = d[word.size()][candidate.size()];
     if (distance < best_distance) {
@@ -215,7 +233,9 @@ std::string help_text(Command command) {
   const CommandRow* row = row_of(command);
   std::string out;
   if (!row) {
-    out = "Lockstep: an exact server for language models. A reply is the same tokens however it is served.\n\nusage: lockstep COMMAND [...]\n\ncommands:\n";
+    out =
+        "Lockstep: an exact server for language models. A reply is the same tokens however it is served.\n\nusage: lockstep COMMAND "
+        "[...]\n\ncommands:\n";
     for (const CommandRow& c : kCommands) out += flag_help(fmt::format("{} {}", c.name, c.arguments), std::string(c.summary), "");
     out += "\nlockstep COMMAND --help lists the flags of a command. Exit codes: 0 done, 1 failed, 2 wrong usage.\n";
     return out;
@@ -234,7 +254,8 @@ std::string help_text(Command command) {
 
 std::string cli_markdown() {
   std::string out =
-      "# Command line\n\nPrinted from the table that parses it (`lockstep help --markdown`); a test holds the two equal. Exit codes: 0 done, 1 failed "
+      "# Command line\n\nPrinted from the table that parses it (`lockstep help --markdown`); a test holds the two equal. Exit codes: 0 "
+      "done, 1 failed "
       "(the reason is on standard error), 2 wrong usage.\n";
   for (const CommandRow& row : kCommands) out += fmt::format("\n## lockstep {}\n\n```\n{}```\n", row.name, help_text(row.command));
   return out;
@@ -255,7 +276,8 @@ Parsed parse(std::span<const std::string> args) {
     std::vector<std::string_view> names;
     for (const CommandRow& r : kCommands) names.push_back(r.name);
     const std::string meant = nearest(word, names);
-    return usage_error(Command::kNone, fmt::format("there is no command {}{}", word, meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
+    return usage_error(Command::kNone,
+                       fmt::format("there is no command {}{}", word, meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
   }
   if (auto words = unknown_flag(row->command, args.subspan(1))) return usage_error(row->command, *words);
 

@@ -43,11 +43,16 @@ std::string megabytes(std::size_t bytes) { return fmt::format("{:.1f} MB", doubl
 void add_shape(Facts& facts, const checkpoint::Config& c) {
   const auto attention = std::count(c.full_attention.begin(), c.full_attention.end(), true);
   std::string family = c.model_type;
-  json::object shape{{"hidden_size", c.hidden_size}, {"num_hidden_layers", c.num_hidden_layers}, {"num_attention_heads", c.num_attention_heads},
-                     {"num_key_value_heads", c.num_key_value_heads}, {"head_dim", c.head_dim}, {"intermediate_size", c.intermediate_size},
+  json::object shape{{"hidden_size", c.hidden_size},
+                     {"num_hidden_layers", c.num_hidden_layers},
+                     {"num_attention_heads", c.num_attention_heads},
+                     {"num_key_value_heads", c.num_key_value_heads},
+                     {"head_dim", c.head_dim},
+                     {"intermediate_size", c.intermediate_size},
                      {"vocab_size", c.vocab_size}};
-  std::string words = fmt::format("{} layers, hidden {}, intermediate {}, {} query and {} K/V heads of {}, vocabulary {}", c.num_hidden_layers,
-                                  c.hidden_size, c.intermediate_size, c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.vocab_size);
+  std::string words =
+      fmt::format("{} layers, hidden {}, intermediate {}, {} query and {} K/V heads of {}, vocabulary {}", c.num_hidden_layers,
+                  c.hidden_size, c.intermediate_size, c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.vocab_size);
   if (c.linear_num_value_heads > 0) {
     family += fmt::format(": {} Gated DeltaNet and {} attention layers", c.num_hidden_layers - attention, attention);
     words += fmt::format("; DeltaNet {} key heads of {}, {} value heads of {}", c.linear_num_key_heads, c.linear_key_head_dim,
@@ -89,8 +94,13 @@ void add_memory(Facts& facts, const models::Model& model) {
             fmt::format("weights {}, scratch {}, a request {} + {} bytes a token ({} at the context's end): {} in all, {} may be used now",
                         megabytes(model.weight_bytes()), megabytes(scratch), megabytes(recurrent), token, megabytes(request),
                         megabytes(needed), megabytes(available)),
-            json::object{{"weight_bytes", model.weight_bytes()}, {"scratch_bytes", scratch}, {"state_bytes", recurrent},
-                         {"token_bytes", token}, {"request_bytes", request}, {"needed_bytes", needed}, {"available_bytes", available}});
+            json::object{{"weight_bytes", model.weight_bytes()},
+                         {"scratch_bytes", scratch},
+                         {"state_bytes", recurrent},
+                         {"token_bytes", token},
+                         {"request_bytes", request},
+                         {"needed_bytes", needed},
+                         {"available_bytes", available}});
 }
 
 void add_sampling(Facts& facts, const checkpoint::GenerationConfig& g) {
@@ -101,7 +111,9 @@ void add_sampling(Facts& facts, const checkpoint::GenerationConfig& g) {
   facts.add("sampling",
             fmt::format("temperature {}, top_k {}, top_p {}, min_p {}", g.temperature.value_or(1), g.top_k.value_or(0), g.top_p.value_or(1),
                         g.min_p.value_or(0)),
-            json::object{{"temperature", g.temperature.value_or(1)}, {"top_k", g.top_k.value_or(0)}, {"top_p", g.top_p.value_or(1)},
+            json::object{{"temperature", g.temperature.value_or(1)},
+                         {"top_k", g.top_k.value_or(0)},
+                         {"top_p", g.top_p.value_or(1)},
                          {"min_p", g.min_p.value_or(0)}});
 }
 
@@ -112,7 +124,10 @@ Status add_text(Facts& facts, const std::filesystem::path& folder, const checkpo
   auto chat_template = text::ChatTemplate::load(folder, tokenizer);
   if (!chat_template.ok() && chat_template.error().code != ErrorCode::kNotFound) return chat_template.error();
   const bool thinks = tokenizer->id_of("<think>") && tokenizer->id_of("</think>");
-  facts.add("template", !chat_template.ok() ? "none: /v1/completions and run --raw only" : thinks ? "chat, with think tokens" : "chat",
+  facts.add("template",
+            !chat_template.ok() ? "none: /v1/completions and run --raw only"
+            : thinks            ? "chat, with think tokens"
+                                : "chat",
             json::value(chat_template.ok()));
   LOCKSTEP_ASSIGN(const auto generation, checkpoint::read_generation_config(folder));
   std::set<std::int32_t> stops(config.eos_token_ids.begin(), config.eos_token_ids.end());
@@ -121,7 +136,8 @@ Status add_text(Facts& facts, const std::filesystem::path& folder, const checkpo
   facts.add("stop ids", fmt::format("{}", fmt::join(stops, " ")), json::array(stops.begin(), stops.end()));
   add_sampling(facts, generation);
   if (tokenizer->largest_id() >= config.vocab_size)
-    return Error{ErrorCode::kCorruptFile, fmt::format("tokenizer.json has id {}, but vocab_size is {}", tokenizer->largest_id(), config.vocab_size), ""};
+    return Error{ErrorCode::kCorruptFile,
+                 fmt::format("tokenizer.json has id {}, but vocab_size is {}", tokenizer->largest_id(), config.vocab_size), ""};
   return {};
 }
 

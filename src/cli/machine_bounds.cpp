@@ -56,7 +56,8 @@ double read_rate(ThreadPool& pool, std::size_t bytes) {
   const std::size_t threads = std::size_t(pool.size()), part = std::max<std::size_t>(bytes / threads / 8, 1);
   std::vector<std::uint64_t> memory(part * threads, 1);
   std::vector<std::uint64_t> sums(threads * 8);  // one cache line each
-  const std::size_t repeats = std::max<std::size_t>(1, (std::size_t(8) << 20) / (part * 8));  // a pass of a small set is long enough to time
+  const std::size_t repeats =
+      std::max<std::size_t>(1, (std::size_t(8) << 20) / (part * 8));  // a pass of a small set is long enough to time
   const double rate = best_rate(pool, double(part * 8 * threads * repeats), [&](int thread) {
     for (std::size_t i = 0; i < repeats; i++) {
       sums[std::size_t(thread) * 8] += (avx2 ? read_avx2 : read_plain)(memory.data() + part * std::size_t(thread), part);

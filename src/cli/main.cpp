@@ -24,13 +24,20 @@ int version() {
 
 int dispatch(const Parsed& parsed) {
   switch (parsed.command) {
-    case Command::kServe: return serve(parsed.options);
-    case Command::kRun: return run(parsed.options);
-    case Command::kInfo: return info(parsed.options);
-    case Command::kBench: return bench(parsed.options);
-    case Command::kContract: return contract(parsed.options);
-    case Command::kVersion: return version();
-    case Command::kNone: break;
+    case Command::kServe:
+      return serve(parsed.options);
+    case Command::kRun:
+      return run(parsed.options);
+    case Command::kInfo:
+      return info(parsed.options);
+    case Command::kBench:
+      return bench(parsed.options);
+    case Command::kContract:
+      return contract(parsed.options);
+    case Command::kVersion:
+      return version();
+    case Command::kNone:
+      break;
   }
   return kExitUsage;
 }

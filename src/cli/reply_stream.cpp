@@ -75,8 +75,10 @@ class Printer {
 Result<engine::Request> make_request(const engine::ModelInfo& model, std::vector<std::int32_t> prompt, bool chat, const Options& options) {
   const std::int64_t left = model.context - std::int64_t(prompt.size());
   if (left < 1)
-    return Error{ErrorCode::kContextLengthExceeded,
-                 fmt::format("the prompt has {} tokens, which leaves no room for a reply in the context of {}", prompt.size(), model.context), "context"};
+    return Error{
+        ErrorCode::kContextLengthExceeded,
+        fmt::format("the prompt has {} tokens, which leaves no room for a reply in the context of {}", prompt.size(), model.context),
+        "context"};
   engine::Request request;
   request.id = "run";
   request.sampling = model.default_sampling;
@@ -128,7 +130,8 @@ Result<Reply> stream_reply(engine::Engine& engine, std::vector<std::int32_t> pro
   const int interrupts_before = interrupts();
   const std::int64_t rows_before = engine.stats().rows;
   const auto inbox = std::make_shared<Inbox>();
-  LOCKSTEP_ASSIGN(const std::uint64_t handle, engine.submit(std::move(request), [inbox](engine::Event&& event) { inbox->push(std::move(event)); }));
+  LOCKSTEP_ASSIGN(const std::uint64_t handle,
+                  engine.submit(std::move(request), [inbox](engine::Event&& event) { inbox->push(std::move(event)); }));
 
   Reply reply;
   Printer printer;
@@ -160,9 +163,11 @@ Result<Reply> stream_reply(engine::Engine& engine, std::vector<std::int32_t> pro
   if (options.stats) {
     const double seconds = reply.finish.timings.decode_ms / 1000;
     const std::int64_t tokens = reply.finish.usage.completion_tokens;
-    std::fputs(fmt::format("{} prompt tokens in {:.2f} s, {} tokens at {:.1f} a second, token_sha256 {}\n", reply.finish.usage.prompt_tokens,
-                           reply.finish.timings.prefill_ms / 1000, tokens, tokens > 1 && seconds > 0 ? double(tokens - 1) / seconds : 0.0,
-                           reply.finish.token_sha256).c_str(), stderr);
+    std::fputs(fmt::format("{} prompt tokens in {:.2f} s, {} tokens at {:.1f} a second, token_sha256 {}\n",
+                           reply.finish.usage.prompt_tokens, reply.finish.timings.prefill_ms / 1000, tokens,
+                           tokens > 1 && seconds > 0 ? double(tokens - 1) / seconds : 0.0, reply.finish.token_sha256)
+                   .c_str(),
+               stderr);
   }
   return reply;
 }

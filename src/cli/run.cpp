@@ -57,7 +57,7 @@ enum class Line { kText, kInterrupted, kEnd };
 Line read_line(std::string& line) {
   line.clear();
   const int before = interrupts();
-  for (char c; ;) {
+  for (char c;;) {
     const ssize_t n = ::read(0, &c, 1);
     if (interrupts() > before) return Line::kInterrupted;
     if (n < 0 && errno == EINTR) continue;
@@ -116,7 +116,8 @@ int one_reply(engine::Engine& engine, const Options& options, const std::string&
     conversation.add("user", text);
     prompt = conversation.prompt();
     if (!prompt && !engine.info().chat_template)
-      return fail({ErrorCode::kUnsupported, fmt::format("{} has no chat template; --raw takes PROMPT as it is", engine.info().name), "raw"});
+      return fail(
+          {ErrorCode::kUnsupported, fmt::format("{} has no chat template; --raw takes PROMPT as it is", engine.info().name), "raw"});
   }
   if (!prompt) return fail(prompt.error());
   const auto reply = stream_reply(engine, std::move(*prompt), !options.raw, options);

@@ -20,9 +20,11 @@ Result<std::string> api_key(const Options& options) {
     std::ifstream file(options.api_key_file);
     std::string key;
     if (!file || !std::getline(file, key))
-      return Error{ErrorCode::kNotFound, fmt::format("--api-key-file {} cannot be read or is empty", options.api_key_file), options.api_key_file};
+      return Error{ErrorCode::kNotFound, fmt::format("--api-key-file {} cannot be read or is empty", options.api_key_file),
+                   options.api_key_file};
     while (!key.empty() && (key.back() == '\r' || key.back() == ' ')) key.pop_back();
-    if (key.empty()) return Error{ErrorCode::kInvalidArgument, fmt::format("the first line of {} is empty", options.api_key_file), options.api_key_file};
+    if (key.empty())
+      return Error{ErrorCode::kInvalidArgument, fmt::format("the first line of {} is empty", options.api_key_file), options.api_key_file};
     return key;
   }
   const char* set = std::getenv("LOCKSTEP_API_KEY");

@@ -24,8 +24,17 @@ std::uint64_t masses_plain(std::span<const float> logits, double temperature, do
   const __m256d shifted = _mm256_fmadd_pd(x, kLog2e, kRound), k = _mm256_sub_pd(shifted, kRound);
   __m256d r = _mm256_fnmadd_pd(k, kLn2Hi, x);
   r = _mm256_fnmadd_pd(k, kLn2Lo, r);
-  constexpr double c[] = {1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0, 1.0 / 40320.0, 1.0 / 5040.0,
-                          1.0 / 720.0,       1.0 / 120.0,      1.0 / 24.0,      1.0 / 6.0,      0.5};
+  constexpr double c[] = {1.0 / 479001600.0,
+                          1.0 / 39916800.0,
+                          1.0 / 3628800.0,
+                          1.0 / 362880.0,
+                          1.0 / 40320.0,
+                          1.0 / 5040.0,
+                          1.0 / 720.0,
+                          1.0 / 120.0,
+                          1.0 / 24.0,
+                          1.0 / 6.0,
+                          0.5};
   __m256d p = _mm256_set1_pd(1.0 / 6227020800.0);
 #pragma GCC unroll 11
   for (double ci : c) p = _mm256_fmadd_pd(p, r, _mm256_set1_pd(ci));

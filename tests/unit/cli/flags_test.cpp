@@ -99,8 +99,10 @@ TEST(Terminal, ControlCharactersOfAReplyDoNotReachIt) {
   const std::string bad = "\xEF\xBF\xBD";
   EXPECT_EQ(printable("a\nb\tc \xC3\xA9 \xE6\x9D\xB1 \xF0\x9F\x99\x82"), "a\nb\tc \xC3\xA9 \xE6\x9D\xB1 \xF0\x9F\x99\x82");
   EXPECT_EQ(printable("\x1b[31mred\r\x07\x7f"), bad + "[31mred" + bad + bad + bad);
-  EXPECT_EQ(printable("\xC2\x9B" "31m"), bad + "31m");  // U+009B opens a sequence alone
-  EXPECT_EQ(printable("\xC2\xA0"), "\xC2\xA0");         // a no-break space stays
+  EXPECT_EQ(printable("\xC2\x9B"
+                      "31m"),
+            bad + "31m");                        // U+009B opens a sequence alone
+  EXPECT_EQ(printable("\xC2\xA0"), "\xC2\xA0");  // a no-break space stays
 }
 
 }  // namespace

@@ -53,11 +53,11 @@ TEST_F(Draws, EqualTheNaiveDrawOnRandomRows) {
 
 TEST_F(Draws, EqualTheNaiveDrawOnHostileRows) {
   std::vector<std::vector<float>> rows;
-  rows.push_back(std::vector<float>(5000, 1.25f));                    // all equal
-  rows.push_back({3.0f});                                             // one token
-  rows.push_back({-0.0f, 0.0f, -0.0f, 0.0f});                         // signed zeros are one logit
-  rows.push_back({-1e30f, 1e30f, 1e30f, -3e38f, 3e38f});              // the ends of f32
-  rows.push_back({1e-40f, 2e-40f, 0.0f, -1e-40f});                    // denormals
+  rows.push_back(std::vector<float>(5000, 1.25f));        // all equal
+  rows.push_back({3.0f});                                 // one token
+  rows.push_back({-0.0f, 0.0f, -0.0f, 0.0f});             // signed zeros are one logit
+  rows.push_back({-1e30f, 1e30f, 1e30f, -3e38f, 3e38f});  // the ends of f32
+  rows.push_back({1e-40f, 2e-40f, 0.0f, -1e-40f});        // denormals
   std::vector<float> rising(3000), falling(3000), steep(3000), two(3000, -20.0f);
   for (int i = 0; i < 3000; i++) {
     rising[std::size_t(i)] = float(i) * 0.001f;
@@ -73,8 +73,8 @@ TEST_F(Draws, EqualTheNaiveDrawOnHostileRows) {
 TEST_F(Draws, EqualTheNaiveDrawOnALargeVocabulary) {
   for (int i = 0; i < 4; i++) {
     const auto logits = normal(248077, 2.0f + float(i));
-    const SamplingParams sets[] = {{0, 0, 1, 0, random_()},     {1, 0, 1, 0, random_()},      {0.7, 20, 0.8, 0, random_()},
-                                   {1, 0, 0.95, 0, random_()},  {1, 0, 0.9999, 0, random_()}, {2, 0, 1, 0.01, random_()},
+    const SamplingParams sets[] = {{0, 0, 1, 0, random_()},      {1, 0, 1, 0, random_()},      {0.7, 20, 0.8, 0, random_()},
+                                   {1, 0, 0.95, 0, random_()},   {1, 0, 0.9999, 0, random_()}, {2, 0, 1, 0.01, random_()},
                                    {1, 5000, 0.9, 0, random_()}, {8, 0, 0.5, 0, random_()}};
     for (const auto& params : sets) expect_equal(logits, params);
   }
