@@ -1,6 +1,7 @@
 // Matmuls at Qwen3.5-0.8B's shapes beside their bounds: decode against bytes over read bandwidth and, quantised, against the unpack-and-dot
 // loop run from L1; prompts against 256-bit multiply-adds from registers. All measured in this run, in turns.
 //   matmul_bench [--threads N] [--isa NAME] [--seconds S a line] [--bits LIST such as 4,16] [--part decode|rows|prompt|step]
+//                [--rows LIST] for rows and prompt
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -24,7 +25,7 @@ struct Options {
   int threads = 2;
   Isa isa = best_isa();
   double seconds = 0.6;
-  std::vector<int> bits{4, 8, 16};
+  std::vector<int> bits{4, 8, 16}, rows;
   std::string part;
 };
 
@@ -278,9 +279,9 @@ int run(const Options& o) {
     if (o.part.empty() || o.part == "step") bench.step(bits, 1);
     if (o.part.empty() || o.part == "decode") bench.decode(bits, 1);
     if (o.part.empty() || o.part == "rows")
-      for (int rows : {2, 4, 8}) bench.decode(bits, rows);
+      for (int rows : o.rows.empty() ? std::vector<int>{2, 4, 8} : o.rows) bench.decode(bits, rows);
     if (o.part.empty() || o.part == "prompt")
-      for (int rows : {16, 64, 512}) bench.prompt(bits, rows);
+      for (int rows : o.rows.empty() ? std::vector<int>{16, 64, 512} : o.rows) bench.prompt(bits, rows);
   }
   return 0;
 }
@@ -296,10 +297,11 @@ int main(int argc, char** argv) {
     else if (flag == "--seconds") o.seconds = std::atof(value.c_str());
     else if (flag == "--part") o.part = value;
     else if (flag == "--isa" && lockstep::kernels::isa_from_name(value)) o.isa = *lockstep::kernels::isa_from_name(value);
-    else if (flag == "--bits") {
-      o.bits.clear();
+    else if (flag == "--bits" || flag == "--rows") {
+      std::vector<int>& list = flag == "--bits" ? o.bits : o.rows;
+      list.clear();
       for (std::size_t at = 0; at < value.size(); at = value.find(',', at) == std::string::npos ? value.size() : value.find(',', at) + 1)
-        o.bits.push_back(std::atoi(value.c_str() + at));
+        list.push_back(std::atoi(value.c_str() + at));
     } else {
       fmt::print(stderr, "matmul_bench: {} {} is not an argument\n", flag, value);
       return 2;

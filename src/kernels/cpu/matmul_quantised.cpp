@@ -154,8 +154,13 @@ LOCKSTEP_INLINE V left(V v, int n) { return _mm256_slli_epi16(v, n); }
 LOCKSTEP_INLINE V keep(V v, int mask) { return _mm256_and_si256(v, _mm256_set1_epi16(short(mask))); }
 LOCKSTEP_INLINE V either(V a, V b) { return _mm256_or_si256(a, b); }
 LOCKSTEP_INLINE V add(V a, V b) { return _mm256_add_epi32(a, b); }
+/// The empty assembly keeps GCC from regrouping the chain of sums, which costs it registers it does not have.
 struct Madd {
-  static LOCKSTEP_INLINE V dot(V acc, V w, V x) { return _mm256_add_epi32(acc, _mm256_madd_epi16(w, x)); }
+  static LOCKSTEP_INLINE V dot(V acc, V w, V x) {
+    acc = _mm256_add_epi32(acc, _mm256_madd_epi16(w, x));
+    asm("" : "+x"(acc));
+    return acc;
+  }
 };
 LOCKSTEP_INLINE F fzero() { return _mm256_setzero_ps(); }
 LOCKSTEP_INLINE F fload(const float* p) { return _mm256_load_ps(p); }
@@ -187,8 +192,13 @@ LOCKSTEP_INLINE V left(V v, int n) { return _mm512_slli_epi16(v, unsigned(n)); }
 LOCKSTEP_INLINE V keep(V v, int mask) { return _mm512_and_si512(v, _mm512_set1_epi16(short(mask))); }
 LOCKSTEP_INLINE V either(V a, V b) { return _mm512_or_si512(a, b); }
 LOCKSTEP_INLINE V add(V a, V b) { return _mm512_add_epi32(a, b); }
+/// The empty assembly keeps GCC from regrouping the chain of sums.
 struct Madd {
-  static LOCKSTEP_INLINE V dot(V acc, V w, V x) { return _mm512_add_epi32(acc, _mm512_madd_epi16(w, x)); }
+  static LOCKSTEP_INLINE V dot(V acc, V w, V x) {
+    acc = _mm512_add_epi32(acc, _mm512_madd_epi16(w, x));
+    asm("" : "+v"(acc));
+    return acc;
+  }
 };
 /// VNNI in assembly: this set may not assume it, and a function with a wider target would not inline into the kernels it is the heart of.
 struct Vnni {
@@ -378,7 +388,7 @@ struct Block {  // of one group: T tiles, R rows
 };
 
 template <class Dot, int T, int R>
-void multiply_block(const Block& k) {
+__attribute__((noinline)) void multiply_block(const Block& k) {
   constexpr int kParts = T * kHalves, kPairBytes = T * kVectorBytes;
   V dots[R][kParts];
 #pragma GCC unroll 8
