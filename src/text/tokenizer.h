@@ -12,11 +12,14 @@
 
 #include "base/result.h"
 
+struct lockstep_tokenizer;  // the crate's
+
 namespace lockstep::text {
 
+/// Byte-level and SentencePiece-style BPE. Other models, and files that would lose text or encode at random, are refused by name.
 class Tokenizer {
  public:
-  /// Reads tokenizer.json (and tokenizer_config.json for eos, bos) of `folder`. Errors name the file.
+  /// Reads tokenizer.json (and tokenizer_config.json for eos, bos; it may be absent) of `folder`. Errors name the file.
   static Result<std::shared_ptr<const Tokenizer>> load(const std::filesystem::path& folder);
   ~Tokenizer();
 
@@ -26,7 +29,8 @@ class Tokenizer {
   /// as ordinary text, all others as tokens; marks are removed. No post-processor.
   Result<std::vector<std::int32_t>> encode_chat(std::string_view rendered) const;
 
-  /// Text of ids, invalid UTF-8 replaced by U+FFFD.
+  /// Text of ids, invalid UTF-8 replaced by U+FFFD (one for each longest beginning of a character). Ids out of range add nothing;
+  /// added tokens add their literal text.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const;
   /// Bytes token `id` adds to a running text (empty for ids out of range). Concatenating them gives the text, but for the leading
   /// space of SentencePiece-style decoders: see strips_leading_space().
@@ -41,6 +45,9 @@ class Tokenizer {
   std::optional<std::string> bos_token() const;
 
  private:
+  friend class ChatTemplate;
+  friend std::string mark_plain(const Tokenizer& tokenizer, std::string_view text, bool keep_think_tags);
+  const lockstep_tokenizer* handle() const;
   struct Impl;
   explicit Tokenizer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
