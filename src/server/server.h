@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "server/limits.h"
 
 namespace lockstep::server {
 
@@ -15,8 +16,9 @@ struct ServerOptions {
   std::uint16_t port = 8080;          // 0: any free port
   std::string name;                   // served model name; empty: the folder's
   std::string api_key;                // empty: no key
-  std::string cors_origin;            // empty: no CORS headers
-  int threads = 2;                    // of the Asio pool
+  std::string cors_origin;            // "*", or origins separated by commas; empty: no CORS headers
+  int threads = 2;                    // of the pool that parses, renders and tokenizes
+  Limits limits;
 };
 
 class Server {
@@ -36,5 +38,8 @@ class Server {
 
 /// Serves until SIGTERM or SIGINT: drain 30 s, then cancel; a second signal exits at once. Returns the exit code.
 int serve_until_signal(Server& server);
+
+/// The page docs/api.md: routes, request fields and errors, printed from the tables that serve them.
+std::string fields_markdown();
 
 }  // namespace lockstep::server
