@@ -27,7 +27,6 @@ class Layout {
     hybrid_ = spec.family == "qwen3_5";
     body_ = !hybrid_ ? "model." : spec.converted ? "language_model.model." : "model.language_model.";
     head_ = hybrid_ && spec.converted ? "language_model.lm_head" : "lm_head";
-    offset_norms_ = hybrid_ && !spec.converted;
     plain_ = spec.format == Format::kF32 ? DType::kF32 : spec.format == Format::kF16 ? DType::kF16 : DType::kBF16;
   }
 
@@ -35,7 +34,7 @@ class Layout {
     const double embedding_deviation = 3 / std::sqrt(double(spec_.hidden_size));  // logits of a normed row: deviation 3
     LOCKSTEP_TRY(linear("embed_tokens", spec_.vocab_size, spec_.hidden_size, false, embedding_deviation));
     for (std::int64_t i = 0; i < spec_.num_hidden_layers; i++) LOCKSTEP_TRY(layer(i));
-    norm("norm", spec_.hidden_size, offset_norms_);
+    norm("norm", spec_.hidden_size);
     if (!spec_.tied) LOCKSTEP_TRY(linear("lm_head", spec_.vocab_size, spec_.hidden_size, false, embedding_deviation));
     return {};
   }
@@ -53,7 +52,11 @@ class Layout {
   void vector(const std::string& name, std::int64_t n, Fill fill, DType dtype, double mean, double deviation) {
     tensors.push_back({written(name), name, dtype, {n}, fill, mean, deviation});
   }
-  void norm(const std::string& module, std::int64_t n, bool offset) { vector(module + ".weight", n, Fill::kNormal, plain_, offset ? 0 : 1, 0.1); }
+  /// Qwen3.5: raw files hold w of 1 + w, converted ones the sum. Others: around 1.
+  void norm(const std::string& module, std::int64_t n) {
+    vector(module + ".weight", n, Fill::kNormal, plain_, hybrid_ ? 0 : 1, 0.1);
+    if (hybrid_ && spec_.converted) tensors.back().added = 1;
+  }
 
   Status linear(const std::string& module, std::int64_t out, std::int64_t in, bool bias, double deviation = 0) {
     if (deviation == 0) deviation = 1 / std::sqrt(double(in));
@@ -85,9 +88,9 @@ class Layout {
   Status layer(std::int64_t i) {
     const std::string at = "layers." + std::to_string(i) + ".";
     const std::int64_t hidden = spec_.hidden_size, inner = spec_.intermediate_size;
-    norm(at + "input_layernorm", hidden, offset_norms_);
+    norm(at + "input_layernorm", hidden);
     LOCKSTEP_TRY(is_full(i) ? attention(at + "self_attn.") : delta_net(at + "linear_attn."));
-    norm(at + "post_attention_layernorm", hidden, offset_norms_);
+    norm(at + "post_attention_layernorm", hidden);
     LOCKSTEP_TRY(linear(at + "mlp.gate_proj", inner, hidden, spec_.mlp_bias));
     LOCKSTEP_TRY(linear(at + "mlp.up_proj", inner, hidden, spec_.mlp_bias));
     return linear(at + "mlp.down_proj", hidden, inner, spec_.mlp_bias);
@@ -100,8 +103,8 @@ class Layout {
     LOCKSTEP_TRY(linear(at + "v_proj", kv, hidden, spec_.attention_bias));
     LOCKSTEP_TRY(linear(at + "o_proj", hidden, q, spec_.attention_bias));
     if (spec_.family == "llama") return {};
-    norm(at + "q_norm", spec_.head_dim, offset_norms_);
-    norm(at + "k_norm", spec_.head_dim, offset_norms_);
+    norm(at + "q_norm", spec_.head_dim);
+    norm(at + "k_norm", spec_.head_dim);
     return {};
   }
 
@@ -125,7 +128,7 @@ class Layout {
   }
 
   const RandomCheckpoint& spec_;
-  bool hybrid_ = false, offset_norms_ = false;
+  bool hybrid_ = false;
   std::string body_, head_;
   DType plain_ = DType::kBF16;
 };

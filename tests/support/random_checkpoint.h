@@ -48,7 +48,8 @@ Result<RandomCheckpoint> random_checkpoint_preset(const std::string& name);
 std::vector<std::string> random_checkpoint_presets();
 
 /// Writes config.json, the shards (with an index where there are several) and the tokenizer's files. `folder` must be absent or empty. The values of a
-/// tensor depend on the seed and its normalised name alone, so layouts and shard counts of one seed hold the same weights. Scales keep activations
+/// tensor depend on the seed and its normalised name alone, so layouts and shard counts of one seed hold the same weights, and F32 weights round to the
+/// BF16 ones. Scales keep activations
 /// near 1 and logits spread (standard deviation near 3). Memory used does not grow with the model.
 Status write_random_checkpoint(const RandomCheckpoint& spec, const std::filesystem::path& folder);
 

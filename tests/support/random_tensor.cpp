@@ -58,7 +58,7 @@ double stored(DType dtype, double value) {
 RandomTensorStream::RandomTensorStream(const RandomTensor& tensor, std::uint64_t seed) : tensor_(tensor) {
   state_ = mix(seed + 0x9E3779B97F4A7C15ull);
   for (unsigned char c : tensor.seed_name) state_ = mix((state_ ^ c) + 0x9E3779B97F4A7C15ull);
-  if (tensor.dtype != DType::kBF16 || tensor.fill != RandomTensor::Fill::kNormal) return;
+  if (tensor.fill != RandomTensor::Fill::kNormal) return;
   bf16_table_.resize(kQuantiles);
   for (int i = 0; i < kQuantiles; i++) bf16_table_[i] = to_bf16(float(tensor.mean + tensor.deviation * normal_quantiles()[i]));
 }
@@ -68,10 +68,6 @@ std::uint64_t RandomTensorStream::draw() { return mix(state_ += 0x9E3779B97F4A7C
 double RandomTensorStream::value() {
   using Fill = RandomTensor::Fill;
   switch (tensor_.fill) {
-    case Fill::kNormal: {
-      const std::uint64_t r = draw();  // a quantile and a jitter, so that every mantissa bit is in use
-      return tensor_.mean + tensor_.deviation * (normal_quantiles()[r % kQuantiles] + (double(r >> 32) * 0x1p-32 - 0.5) * 0.01);
-    }
     case Fill::kDecayLog: return std::log(1 + 15 * uniform());
     case Fill::kStepBias: return std::log(std::expm1(std::exp(std::log(0.001) + uniform() * std::log(100.0))));
     case Fill::kScale:
@@ -82,6 +78,7 @@ double RandomTensorStream::value() {
       if (tensor_.fill == Fill::kScale) return scale;
       return -stored(tensor_.dtype, scale) * (levels - 1) / 2;  // centres what the file holds
     }
+    case Fill::kNormal:
     case Fill::kCodes: break;
   }
   LOCKSTEP_CHECK(false);
@@ -96,15 +93,28 @@ void RandomTensorStream::next(std::span<std::byte> bytes) {
     }
     return;
   }
-  if (!bf16_table_.empty()) {
-    for (std::size_t i = 0; i < bytes.size(); i += 8) {
-      const std::uint64_t r = draw();
-      const std::uint16_t four[4] = {bf16_table_[r & 4095], bf16_table_[r >> 16 & 4095], bf16_table_[r >> 32 & 4095], bf16_table_[r >> 48 & 4095]};
-      std::memcpy(bytes.data() + i, four, std::min<std::size_t>(8, bytes.size() - i));
-    }
-    return;
-  }
+  if (tensor_.fill == RandomTensor::Fill::kNormal) return next_normal(bytes);
   for (std::size_t i = 0; i < bytes.size(); i += dtype_bytes(tensor_.dtype)) store(tensor_.dtype, value(), bytes.data() + i);
+}
+
+void RandomTensorStream::next_normal(std::span<std::byte> bytes) {
+  const std::size_t width = dtype_bytes(tensor_.dtype);
+  for (std::size_t i = 0; i < bytes.size(); i += 4 * width) {
+    const std::uint64_t r = draw();
+    std::uint16_t four[4] = {bf16_table_[r & 4095], bf16_table_[r >> 16 & 4095], bf16_table_[r >> 32 & 4095], bf16_table_[r >> 48 & 4095]};
+    const std::size_t left = std::min(4 * width, bytes.size() - i);
+    if (tensor_.dtype == DType::kBF16) {
+      if (tensor_.added != 0)
+        for (auto& value : four) value = to_bf16(float(tensor_.added + to_float(value)));
+      std::memcpy(bytes.data() + i, four, left);
+      continue;
+    }
+    for (std::size_t lane = 0; lane * width < left; lane++) {
+      const double jitter = double(mix(r + lane + 1) >> 32) * 0x1p-42 - 0x1p-11;  // below a quarter of a bf16 spacing
+      const float value = float(double(to_float(four[lane])) * (1 + jitter));
+      store(tensor_.dtype, tensor_.added + value, bytes.data() + i + lane * width);
+    }
+  }
 }
 
 }  // namespace lockstep::testing

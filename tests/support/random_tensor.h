@@ -15,7 +15,7 @@ struct RandomTensor {
   DType dtype = DType::kBF16;
   std::vector<std::int64_t> shape;
   enum class Fill {
-    kNormal,     // mean + deviation * z
+    kNormal,     // mean + deviation * z; F32 values use every mantissa bit and round to the BF16 ones of the same seed
     kDecayLog,   // A_log: ln of a uniform value in [1, 16]
     kStepBias,   // dt_bias: softplus^-1 of a log-uniform value in [0.001, 0.1]
     kCodes,      // uniform codes of any width: random bits
@@ -23,7 +23,8 @@ struct RandomTensor {
     kScaleBias,  // the affine bias that centres the same group
   } fill = Fill::kNormal;
   double mean = 0, deviation = 0;
-  int bits = 0;  // kScale, kScaleBias
+  int bits = 0;         // kScale, kScaleBias
+  double added = 0;     // kNormal: added to the value before it is stored (1 + w of converted norms)
   std::int64_t elements() const {
     std::int64_t n = 1;
     for (auto d : shape) n *= d;
@@ -44,9 +45,10 @@ class RandomTensorStream {
   std::uint64_t draw();
   double uniform() { return double(draw() >> 11) * 0x1p-53; }
   double value();
+  void next_normal(std::span<std::byte> bytes);
   const RandomTensor& tensor_;
   std::uint64_t state_ = 0;
-  std::vector<std::uint16_t> bf16_table_;  // bf16 kNormal: one entry for each quantile
+  std::vector<std::uint16_t> bf16_table_;  // kNormal: one entry for each quantile
 };
 
 }  // namespace lockstep::testing
