@@ -59,12 +59,11 @@ void accuracy(Check& check, Conv f) {
   for (int r = 0; r < s.rows; r++)
     for (int c = 0; c < s.channels; c++) {
       std::array<double, kConvTaps> taps, x;
-      double size = 0, sum = 0;
+      double size = 0;
       for (int t = 0; t < kConvTaps; t++) {
         const int from = r + t - (kConvTaps - 1);
         taps[std::size_t(t)] = s.taps[std::size_t(t) * s.channels + c];
         x[std::size_t(t)] = from < 0 ? 0.0 : double(to_float(s.raw[std::size_t(from) * s.channels + c]));
-        sum += taps[std::size_t(t)] * x[std::size_t(t)];
         size += std::fabs(taps[std::size_t(t)] * x[std::size_t(t)]);
       }
       const double want = kernels::reference::conv_silu(taps, x), bound = 0x1p-24 * (5 * std::fabs(want) + 1.1 * 4 * size) + 3e-37;  // |silu'| <= 1.1

@@ -7,7 +7,7 @@
 
 namespace lockstep::kernels::cpu {
 namespace {
-constexpr int kBlock = 48;  // queries (row, head) worked together, so that a tile of K and V is read once for all of them
+constexpr int kBlock = 64;  // queries (row, head) worked together, so that a tile of K and V is read once for all of them
 constexpr int kTile = kAttentionTile;
 }  // namespace
 
@@ -24,7 +24,7 @@ namespace {
 
 /// A block of queries on its way through the tiles.
 struct Queries {
-  int count = 0, dim = 0;
+  int count = 0, dim = 0, most = 0;  // most: keys that the query with the longest view sees
   std::int64_t stride = 0;          // floats between two queries' rows of q, o, total
   float *q, *o, *total, *p;         // q, P V of the tile, O; p [count][kTile]: scores, then weights
   int keys[kBlock];                 // visible keys
@@ -36,20 +36,35 @@ LOCKSTEP_INLINE int visible(int keys, std::int64_t first, int limit) {
   return int(std::clamp<std::int64_t>(keys - first, 0, limit));
 }
 
+/// K (V) of the page that holds position `first`.
+LOCKSTEP_INLINE const bf16* page_k(const AttentionArgs& args, std::int64_t first) {
+  return reinterpret_cast<const bf16*>(args.pages[first / kPageTokens] + args.k_offset);
+}
+LOCKSTEP_INLINE const bf16* page_v(const AttentionArgs& args, std::int64_t first) {
+  return reinterpret_cast<const bf16*>(args.pages[first / kPageTokens] + args.v_offset);
+}
+LOCKSTEP_INLINE std::ptrdiff_t bytes_between(const bf16* from, const bf16* to) {
+  return std::ptrdiff_t(reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from));
+}
+
 /// Scores of every query with the keys of a tile: p[query][key]; keys no query of a register block sees are left out.
 void score_tile(const AttentionArgs& args, Queries& x, std::int64_t tile_first) {
   for (int page = 0; page < kTile / kPageTokens; page++) {
     const std::int64_t first = tile_first + page * kPageTokens;
-    const bf16* k = nullptr;
-    for (int begin = 0; begin < x.count; begin += kBlockRows) {
-      const int n = std::min(kBlockRows, x.count - begin);
+    if (first >= x.most) break;
+    const bf16* k = page_k(args, first);
+    // While a page is worked on, the one that is needed next comes from memory: K of the next page, after the tile's last V of its first.
+    const bool last = page + 1 == kTile / kPageTokens || first + kPageTokens >= x.most;
+    std::ptrdiff_t ahead = bytes_between(k, last ? page_v(args, tile_first) : page_k(args, first + kPageTokens));
+    for (int begin = 0, n; begin < x.count; begin += n) {
+      n = block_rows(x.count - begin);
       int seen = 0;
       for (int i = begin; i < begin + n; i++) seen = std::max(seen, visible(x.keys[i], first, kPageTokens));
       if (seen == 0) continue;
-      if (!k) k = reinterpret_cast<const bf16*>(args.pages[first / kPageTokens] + args.k_offset);
       const int columns = (seen + kLanes - 1) / kLanes * kLanes;
       chains<Start::kZero>(ChainBlock<bf16>{x.q + begin * x.stride, x.stride, 1, k, kPageTokens,
-                                            x.p + std::int64_t(begin) * kTile + page * kPageTokens, kTile, x.dim, 0},
+                                            x.p + std::int64_t(begin) * kTile + page * kPageTokens, kTile, x.dim, 0,
+                                            std::exchange(ahead, 0)},
                            n, columns);
     }
   }
@@ -102,9 +117,13 @@ void weigh_tile(const AttentionArgs& args, Queries& x, std::int64_t tile_first) 
 void value_tile(const AttentionArgs& args, Queries& x, std::int64_t tile_first) {
   for (int page = 0; page < kTile / kPageTokens; page++) {
     const std::int64_t first = tile_first + page * kPageTokens;
-    const bf16* v = nullptr;
-    for (int begin = 0; begin < x.count; begin += kBlockRows) {
-      const int n = std::min(kBlockRows, x.count - begin);
+    if (first >= x.most) break;
+    const bf16* v = page_v(args, first);
+    const std::int64_t next = first + kPageTokens;
+    const bool last = page + 1 == kTile / kPageTokens;
+    std::ptrdiff_t ahead = next >= x.most ? 0 : bytes_between(v, last ? page_k(args, next) : page_v(args, next));
+    for (int begin = 0, n; begin < x.count; begin += n) {
+      n = block_rows(x.count - begin);
       int fewest = kPageTokens, most = 0;
       for (int i = begin; i < begin + n; i++) {
         const int seen = visible(x.keys[i], first, kPageTokens);
@@ -112,15 +131,15 @@ void value_tile(const AttentionArgs& args, Queries& x, std::int64_t tile_first) 
         most = std::max(most, seen);
       }
       if (most == 0) continue;
-      if (!v) v = reinterpret_cast<const bf16*>(args.pages[first / kPageTokens] + args.v_offset);
-      ChainBlock<bf16> block{x.p + std::int64_t(begin) * kTile + page * kPageTokens, kTile, 1, v, x.dim, x.o + begin * x.stride, x.stride, fewest, 0};
+      ChainBlock<bf16> block{x.p + std::int64_t(begin) * kTile + page * kPageTokens, kTile, 1, v, x.dim, x.o + begin * x.stride, x.stride, fewest, 0,
+                             std::exchange(ahead, 0)};
       if (page == 0) chains<Start::kZero>(block, n, x.dim);
       else if (fewest > 0) chains<Start::kStored>(block, n, x.dim);
       for (int i = begin; i < begin + n && most > fewest; i++) {  // keys that only some of the block see
         const int seen = visible(x.keys[i], first, kPageTokens);
         if (seen == fewest) continue;
         chains<Start::kStored>(ChainBlock<bf16>{x.p + std::int64_t(i) * kTile + page * kPageTokens + fewest, kTile, 1,
-                                                v + std::int64_t(fewest) * x.dim, x.dim, x.o + i * x.stride, x.stride, seen - fewest, 0},
+                                                v + std::int64_t(fewest) * x.dim, x.dim, x.o + i * x.stride, x.stride, seen - fewest},
                                1, x.dim);
       }
     }
@@ -154,7 +173,7 @@ void attention_rows(const AttentionArgs& args) {
   x.p = x.total + block * x.stride;
   for (std::int64_t begin = 0; begin < total; begin += kBlock) {
     x.count = int(std::min<std::int64_t>(kBlock, total - begin));
-    int most = 0;
+    x.most = 0;
     for (int i = 0; i < x.count; i++) {
       const std::int64_t row = (begin + i) / args.heads, head = (begin + i) % args.heads;
       map(args.q + row * args.q_row_stride + head * args.q_head_stride, x.dim, x.q + i * x.stride, [](F32 v) { return v; });
@@ -163,9 +182,9 @@ void attention_rows(const AttentionArgs& args) {
       x.keys[i] = args.key_counts[row];
       x.m[i] = -kInfinity;
       x.sum[i] = 0;
-      most = std::max(most, x.keys[i]);
+      x.most = std::max(x.most, x.keys[i]);
     }
-    for (std::int64_t tile = 0; tile < most; tile += kTile) {
+    for (std::int64_t tile = 0; tile < x.most; tile += kTile) {
       score_tile(args, x, tile);
       weigh_tile(args, x, tile);
       value_tile(args, x, tile);

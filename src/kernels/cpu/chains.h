@@ -12,6 +12,14 @@ enum class Start { kZero, kStored, kScaled };
 /// Rows of one register block: two vectors of every row, and room for two of b.
 inline constexpr int kBlockRows = kLanes == 16 ? 12 : 6;
 
+/// Rows of the next register block of `left`: as many as fit, but no rest so small that its chains would wait for each other.
+LOCKSTEP_INLINE int block_rows(int left) {
+  if (kBlockRows == 12 && left >= 12 && left != 13 && left != 14) return 12;
+  if (kBlockRows == 12 && left >= 8) return 8;
+  if (left >= 6 && left != 7 && left != 8) return 6;
+  return left >= 4 ? 4 : left;
+}
+
 template <class B>
 struct ChainBlock {
   const float* a;  // element (m, k): a[m * a_row + k * a_step]
@@ -21,7 +29,8 @@ struct ChainBlock {
   float* c;        // element (m, n): c[m * c_stride + n]
   std::int64_t c_stride;
   int length;      // of the chains
-  float scale;     // of Start::kScaled
+  float scale = 0;                  // of Start::kScaled
+  std::ptrdiff_t ahead_bytes = 0;   // bf16 only: what lies this far past each element of b is fetched into the cache
 };
 
 template <int M, int V, Start S, class B>
@@ -40,6 +49,10 @@ LOCKSTEP_INLINE void chain_tile(const ChainBlock<B>& x, int n) {
   const B* b = x.b + n;
   const float* a = x.a;
   for (int k = 0; k < x.length; k++, b += x.b_stride, a += x.a_step) {
+    if constexpr (sizeof(B) == sizeof(bf16)) {
+      LOCKSTEP_UNROLL
+      for (int v = 0; v < V; v += 32 / kLanes) __builtin_prefetch(reinterpret_cast<const char*>(b + v * kLanes) + x.ahead_bytes);
+    }
     F32 bv[V];
     LOCKSTEP_UNROLL
     for (int v = 0; v < V; v++) bv[v] = load(b + v * kLanes);
@@ -72,6 +85,8 @@ inline void chain_tail(const ChainBlock<B>& x, int rows, int n, int count) {
 template <int M, Start S, class B>
 inline void chain_rows(const ChainBlock<B>& x, int columns) {
   int n = 0;
+  if constexpr (M <= 2)
+    for (; n + 4 * kLanes <= columns; n += 4 * kLanes) chain_tile<M, 4, S>(x, n);
   for (; n + 2 * kLanes <= columns; n += 2 * kLanes) chain_tile<M, 2, S>(x, n);
   if (n + kLanes <= columns) {
     chain_tile<M, 1, S>(x, n);
@@ -84,14 +99,19 @@ inline void chain_rows(const ChainBlock<B>& x, int columns) {
 template <Start S, class B>
 inline void chains(ChainBlock<B> x, int rows, int columns) {
   while (rows > 0) {
-    int m;
-    if (kBlockRows == 12 && rows >= 12) chain_rows<12, S>(x, columns), m = 12;
-    else if (kBlockRows == 12 && rows >= 8) chain_rows<8, S>(x, columns), m = 8;
-    else if (rows >= 6) chain_rows<6, S>(x, columns), m = 6;
-    else if (rows >= 4) chain_rows<4, S>(x, columns), m = 4;
-    else if (rows >= 3) chain_rows<3, S>(x, columns), m = 3;
-    else if (rows >= 2) chain_rows<2, S>(x, columns), m = 2;
-    else chain_rows<1, S>(x, columns), m = 1;
+    const int m = block_rows(rows);
+    switch (m) {
+      case 1: chain_rows<1, S>(x, columns); break;
+      case 2: chain_rows<2, S>(x, columns); break;
+      case 3: chain_rows<3, S>(x, columns); break;
+      case 4: chain_rows<4, S>(x, columns); break;
+      case 6: chain_rows<6, S>(x, columns); break;
+      default:
+        if constexpr (kBlockRows == 12) {
+          if (m == 8) chain_rows<8, S>(x, columns);
+          else chain_rows<12, S>(x, columns);
+        }
+    }
     rows -= m;
     x.a += m * x.a_row;
     x.c += m * x.c_stride;

@@ -101,58 +101,97 @@ LOCKSTEP_INLINE void decays(const float* cum, int r, float* factors) {
   factors[r] = 1.0f;
 }
 
-/// d and output of row r from <S, k_r>, <S, q_r> and the rows before it; l[i] and m[i] are L_ri and M_ri. False if a value was not finite.
-LOCKSTEP_INLINE bool row_columns(const DeltaNetArgs& args, const Chunk& c, int head, int r, const float* sk, const float* sq, float carried,
-                                 float beta, const float* l, const float* m) {
-  const std::int64_t row = c.row + r - c.first;
-  const int dv = args.value_dim;
-  const bf16* v = args.v + row * args.qkv_stride + std::int64_t(head) * dv;
-  float* out = args.out + row * args.out_stride + std::int64_t(head) * dv;
-  const float* before[kChunk];
-  for (int i = 0; i < r; i++) before[i] = open_d(args, c, i, head);
-  float* own = open_d(args, c, r, head);
+/// One row of a chunk for one value head, by columns.
+struct RowColumns {
+  const bf16* v;
+  const float *sk, *sq;             // <S, k_r>, <S, q_r>
+  const float* before[kChunk];      // d of the rows before it
+  float *d, *out;
+  int r;
+  float carried, beta, scale;       // exp(G_r), beta_r
+  float l[kChunk], m[kChunk];       // L_ri (i < r), M_ri (i <= r)
+};
+
+/// V vectors of columns from j on, or `count` < kLanes columns (V = 1). False if a value was not finite.
+template <int V, bool Whole>
+LOCKSTEP_INLINE bool row_columns(const RowColumns& x, int j, int count) {
+  const auto take = [count](const auto* p) { return Whole ? load(p) : load_first(p, count); };
   bool finite = true;
-  for (int j = 0; j < dv; j += kLanes) {
-    const int n = std::min(kLanes, dv - j);
-    const bool whole = n == kLanes;
-    const F32 vj = contain(whole ? load(v + j) : load_first(v + j, n), finite);
-    const F32 skj = whole ? load(sk + j) : load_first(sk + j, n), sqj = whole ? load(sq + j) : load_first(sq + j, n);
-    F32 d = contain(mul(set1(beta), fnma(set1(carried), skj, vj)), finite);
-    F32 o = mul(set1(carried), sqj);
-    for (int i = 0; i < r; i++) {
-      const F32 di = whole ? load(before[i] + j) : load_first(before[i] + j, n);
-      d = fnma(set1(l[i]), di, d);
-      o = fma(set1(m[i]), di, o);
-    }
-    d = contain(d, finite);
-    o = mul(set1(args.scale), fma(set1(m[r]), d, o));
-    if (whole) store(own + j, d), store(out + j, o);
-    else store_first(own + j, d, n), store_first(out + j, o, n);
+  F32 d[V], o[V];
+  LOCKSTEP_UNROLL
+  for (int v = 0; v < V; v++) {
+    const int at = j + v * kLanes;
+    const F32 value = contain(take(x.v + at), finite);
+    d[v] = contain(mul(set1(x.beta), fnma(set1(x.carried), take(x.sk + at), value)), finite);
+    o[v] = mul(set1(x.carried), take(x.sq + at));
   }
+  for (int i = 0; i < x.r; i++) {
+    const F32 l = set1(x.l[i]), m = set1(x.m[i]);
+    LOCKSTEP_UNROLL
+    for (int v = 0; v < V; v++) {
+      const F32 di = take(x.before[i] + j + v * kLanes);
+      d[v] = fnma(l, di, d[v]);
+      o[v] = fma(m, di, o[v]);
+    }
+  }
+  LOCKSTEP_UNROLL
+  for (int v = 0; v < V; v++) {
+    const int at = j + v * kLanes;
+    d[v] = contain(d[v], finite);
+    o[v] = mul(set1(x.scale), fma(set1(x.m[x.r]), d[v], o[v]));
+    if constexpr (Whole) {
+      store(x.d + at, d[v]);
+      store(x.out + at, o[v]);
+    } else {
+      store_first(x.d + at, d[v], count);
+      store_first(x.out + at, o[v], count);
+    }
+  }
+  return finite;
+}
+
+/// All columns of a row: d into its slot, the output into the call's.
+bool finish_row(const RowColumns& x, int columns) {
+  bool finite = true;
+  int j = 0;
+  for (; j + 4 * kLanes <= columns; j += 4 * kLanes) finite &= row_columns<4, true>(x, j, 0);
+  for (; j + kLanes <= columns; j += kLanes) finite &= row_columns<1, true>(x, j, 0);
+  if (j < columns) finite &= row_columns<1, false>(x, j, columns - j);
   return finite;
 }
 
 /// The new rows of a chunk for one value head, on the state at the chunk's start.
 void run_rows(const DeltaNetArgs& args, const Chunk& c, int head, const float* state, float* products) {
   const int dk = args.key_dim, dv = args.value_dim, n = c.end - c.first;
-  chains<Start::kZero>(ChainBlock<float>{c.x, dk, 1, state, dv, products, dv, dk, 0}, 2 * n, dv);
+  chains<Start::kZero>(ChainBlock<float>{c.x, dk, 1, state, dv, products, dv, dk}, 2 * n, dv);
   float cum[kChunk];
   for (int r = 0; r < c.first; r++) cum[r] = args.open_cum[slot(c, r) * args.open_g_stride + head];
   for (int r = c.first; r < c.end; r++) {
-    const int i = r - c.first, row = c.row + i;
+    const int i = r - c.first;
+    const std::int64_t row = c.row + i;
     float g = args.g[row * args.coefficient_stride + head];
     bool finite = g - g == 0;
     if (!finite) g = -1e4f;  // forgets all, as the coefficient's own floor does
-    const float beta = args.beta[row * args.coefficient_stride + head];
     cum[r] = r == 0 ? g : cum[r - 1] + g;
     args.open_g[slot(c, r) * args.open_g_stride + head] = g;
     args.open_cum[slot(c, r) * args.open_g_stride + head] = cum[r];
-    float factors[kChunk], l[kChunk], m[kChunk];
+    float factors[kChunk];
     decays(cum, r, factors);
-    for (int e = 0; e < r; e++) l[e] = beta * (c.kk[r * kChunk + e] * factors[e]);
-    for (int e = 0; e <= r; e++) m[e] = c.kq[r * kChunk + e] * factors[e];
-    const bool columns = row_columns(args, c, head, r, products + std::int64_t(i) * dv, products + std::int64_t(n + i) * dv, exp(cum[r]), beta, l, m);
-    if (!(finite && columns)) __atomic_store_n(args.row_flags + row, std::uint8_t(1), __ATOMIC_RELAXED);  // heads share it
+    RowColumns x;
+    x.v = args.v + row * args.qkv_stride + std::int64_t(head) * dv;
+    x.sk = products + std::int64_t(i) * dv;
+    x.sq = products + std::int64_t(n + i) * dv;
+    for (int e = 0; e < r; e++) x.before[e] = open_d(args, c, e, head);
+    x.d = open_d(args, c, r, head);
+    x.out = args.out + row * args.out_stride + std::int64_t(head) * dv;
+    x.r = r;
+    x.carried = exp(cum[r]);
+    x.beta = args.beta[row * args.coefficient_stride + head];
+    x.scale = args.scale;
+    for (int e = 0; e < r; e++) x.l[e] = x.beta * (c.kk[r * kChunk + e] * factors[e]);
+    for (int e = 0; e <= r; e++) x.m[e] = c.kq[r * kChunk + e] * factors[e];
+    if (!finish_row(x, dv)) finite = false;
+    if (!finite) __atomic_store_n(args.row_flags + row, std::uint8_t(1), __ATOMIC_RELAXED);  // heads share it
   }
 }
 
