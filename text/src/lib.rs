@@ -134,8 +134,9 @@ pub unsafe extern "C" fn lockstep_template_new(
     error: *mut Bytes,
 ) -> i32 {
     guard(error, || {
-        let source = source.text("the template").map_err(|e| Failure::new(Code::Corrupt, e.message))?;
-        let template = Template::new(name.text("the name")?, source, tokenizer.named.iter(), now)?;
+        let name = name.text("the name")?;
+        let source = source.text(name).map_err(|e| Failure::new(Code::Corrupt, e.message))?;
+        let template = Template::new(name, source, tokenizer.named.iter(), now)?;
         out.write(Box::into_raw(Box::new(template)));
         Ok(())
     })

@@ -180,10 +180,10 @@ impl Tokenizer {
         let normalizer: Option<NormalizerWrapper> = section("normalizer", file.normalizer)?;
         let pre_tokenizer: Option<PreTokenizerWrapper> = section("pre_tokenizer", file.pre_tokenizer)?;
         let post_processor: Option<PostProcessorWrapper> = section("post_processor", file.post_processor)?;
-        let decoding = Decoding::new(&section("decoder", file.decoder)?.unwrap_or(serde_json::Value::Null))?;
         let byte_level = [file.normalizer, file.pre_tokenizer].iter().flatten().any(|s| s.get().contains("\"ByteLevel\""));
         let model = read_model(file.model, byte_level)?;
-        check_added(&file.added_tokens)?;
+        check_added(&file.added_tokens, &model.vocab.0)?;
+        let decoding = Decoding::new(&section("decoder", file.decoder)?.unwrap_or(serde_json::Value::Null))?;
 
         let largest = check_span(&model.vocab.0, &file.added_tokens)?;
         let mut tokens: Vec<_> = model.vocab.0.iter().map(|(token, id)| (*id, decoding.bytes(token), false)).collect();
@@ -275,7 +275,9 @@ fn section<T: serde::de::DeserializeOwned>(name: &str, raw: Option<&RawValue>) -
     }
     let value: serde_json::Value = serde_json::from_str(raw.get()).map_err(|e| corrupt(format!("{name}: {e}")))?;
     check_regexes(name, &value)?;
-    serde_json::from_value(value).map(Some).map_err(|e| corrupt(format!("{name}: {e}")))
+    // The crate panics on some broken parts (a character map that is none).
+    let part = catch_unwind(|| serde_json::from_value(value)).map_err(|_| corrupt(format!("{name} is broken")))?;
+    part.map(Some).map_err(|e| corrupt(format!("{name}: {e}")))
 }
 
 fn check_regexes(name: &str, value: &serde_json::Value) -> Result<(), Failure> {
@@ -368,9 +370,10 @@ fn build_model(file: BpeFile) -> Result<BPE, Failure> {
     builder.build().map_err(|e| corrupt(format!("model: {e}")))
 }
 
-fn check_added(added: &[Added]) -> Result<(), Failure> {
+fn check_added(added: &[Added], vocab: &[(String, u32)]) -> Result<(), Failure> {
     let mut bytes = 0;
     let mut contents = HashSet::new();
+    let mut owner: HashMap<u64, &str> = vocab.iter().map(|(token, id)| (u64::from(*id), token.as_str())).collect();
     for (place, token) in added.iter().enumerate() {
         bytes += token.content.len();
         if token.content.is_empty() {
@@ -381,6 +384,9 @@ fn check_added(added: &[Added]) -> Result<(), Failure> {
         }
         if token.content.len() > MAX_ADDED_TOKEN_BYTES || bytes > MAX_ADDED_BYTES {
             return Err(unsupported(format!("added_tokens[{place}] (id {}) has {} bytes; {MAX_ADDED_TOKEN_BYTES} a token and {MAX_ADDED_BYTES} in all are supported", token.id, token.content.len())));
+        }
+        if let Some(other) = owner.insert(token.id, &token.content).filter(|other| *other != token.content) {
+            return Err(corrupt(format!("added_tokens[{place}]: {other:?} and {:?} have the same id {}", token.content, token.id)));
         }
         if !contents.insert(token.content.as_str()) {
             return Err(corrupt(format!("added_tokens[{place}]: {:?} is listed twice", token.content)));
