@@ -45,9 +45,11 @@ Status read_overrides(const Fields& block, Quantization& out) {
 
 Status read_quantization(const Fields& root, const Fields& text, Config& config) {
   std::optional<Fields> block;
-  for (const auto& [fields, key] : {std::pair{&root, "quantization"}, {&root, "quantization_config"}, {&text, "quantization"}, {&text, "quantization_config"}}) {
-    LOCKSTEP_ASSIGN(block, fields->object(key));
-    if (block) break;
+  for (const Fields* fields : {&root, &text}) {
+    for (const char* key : {"quantization", "quantization_config"}) {
+      if (block) continue;
+      LOCKSTEP_ASSIGN(block, fields->object(key));
+    }
   }
   if (!block) return {};
   if (const auto* method = block->find("quant_method"))

@@ -133,18 +133,24 @@ class Layout {
   DType plain_ = DType::kBF16;
 };
 
-json::object rope_json(const RandomCheckpoint& spec) {
+/// Adds the rotary keys as published files of the family spell them: rope_parameters for Qwen3.5, flat keys for the others.
+void add_rope(const RandomCheckpoint& spec, json::object& config) {
   using Type = kernels::RopeScaling::Type;
-  const auto& s = spec.rope_scaling;
-  json::object rope{{"rope_type", s.type == Type::kLinear ? "linear" : s.type == Type::kLlama3 ? "llama3" : "default"}, {"rope_theta", spec.rope_theta}};
-  if (s.type != Type::kDefault) rope["factor"] = s.factor;
-  if (s.type == Type::kLlama3) {
-    rope["low_freq_factor"] = s.low_freq_factor;
-    rope["high_freq_factor"] = s.high_freq_factor;
-    rope["original_max_position_embeddings"] = std::int64_t(s.original_max_position_embeddings);
+  if (spec.family == "qwen3_5" && spec.rope_scaling.type == Type::kDefault) {
+    config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", spec.rope_theta}, {"partial_rotary_factor", spec.partial_rotary_factor}};
+    return;
   }
-  if (spec.family == "qwen3_5") rope["partial_rotary_factor"] = spec.partial_rotary_factor;
-  return rope;
+  config["rope_theta"] = spec.rope_theta;
+  if (spec.family == "qwen3_5") config["partial_rotary_factor"] = spec.partial_rotary_factor;
+  const auto& s = spec.rope_scaling;
+  if (s.type == Type::kDefault) return;
+  json::object scaling{{"rope_type", s.type == Type::kLinear ? "linear" : "llama3"}, {"factor", s.factor}};
+  if (s.type == Type::kLlama3) {
+    scaling["low_freq_factor"] = s.low_freq_factor;
+    scaling["high_freq_factor"] = s.high_freq_factor;
+    scaling["original_max_position_embeddings"] = std::int64_t(s.original_max_position_embeddings);
+  }
+  config["rope_scaling"] = std::move(scaling);
 }
 
 json::object text_config_json(const RandomCheckpoint& spec, const Layout& layout) {
@@ -162,8 +168,8 @@ json::object text_config_json(const RandomCheckpoint& spec, const Layout& layout
                  {"max_position_embeddings", spec.max_position_embeddings},
                  {"rms_norm_eps", spec.rms_norm_eps},
                  {"tie_word_embeddings", spec.tied},
-                 {"attention_bias", spec.attention_bias},
-                 {"rope_parameters", rope_json(spec)}};
+                 {"attention_bias", spec.attention_bias}};
+  add_rope(spec, c);
   if (spec.family == "llama") c["mlp_bias"] = spec.mlp_bias;
   c["eos_token_id"] = json::value_from(spec.eos_token_ids);
   if (!hybrid) return c;

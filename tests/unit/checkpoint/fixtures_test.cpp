@@ -24,8 +24,6 @@ std::string formats_text(const Weights& weights) {
 }
 
 TEST(Fixtures, EveryCheckpointOpens) {
-  const auto root = testing::fixtures();
-  if (root.empty()) GTEST_SKIP() << "no fixtures: set LOCKSTEP_FIXTURES";
   const Expected cases[] = {
       {"tiny-qwen3_5", "qwen3_5", true, 14895280 + 14588816 + 10640224, "bf16 x63"},
       {"tiny-qwen3_5-mlx-4bit", "qwen3_5", false, 11357992, "4-bit group 64 x63"},
@@ -37,7 +35,8 @@ TEST(Fixtures, EveryCheckpointOpens) {
   };
   for (const auto& e : cases) {
     SCOPED_TRACE(e.folder);
-    const auto folder = root / "checkpoints" / e.folder;
+    const auto folder = testing::checkpoint(e.folder);
+    LOCKSTEP_NEED_FIXTURE(folder);
     const auto config = read_config(folder);
     ASSERT_TRUE(config.ok()) << config.error().message;
     EXPECT_EQ(config->model_type, e.family);
@@ -59,20 +58,20 @@ TEST(Fixtures, EveryCheckpointOpens) {
 }
 
 TEST(Fixtures, ConfigsHoldWhatTheyDeclare) {
-  const auto root = testing::fixtures();
-  if (root.empty()) GTEST_SKIP() << "no fixtures: set LOCKSTEP_FIXTURES";
-  const auto target = read_config(root / "checkpoints" / "tiny-qwen3_5");
+  LOCKSTEP_NEED_FIXTURE(testing::checkpoint("tiny-qwen3_5"));
+  const auto target = read_config(testing::checkpoint("tiny-qwen3_5"));
   ASSERT_TRUE(target.ok()) << target.error().message;
   EXPECT_EQ(target->full_attention, (std::vector<bool>{false, false, false, true, false, false, false, true}));
   EXPECT_EQ(target->rotary_dim, 64);
   EXPECT_EQ(target->rope_theta, 1e7);
   EXPECT_EQ(target->eos_token_ids, (std::vector<std::int32_t>{8000}));
-  const auto llama = read_config(root / "checkpoints" / "tiny-llama");
+  LOCKSTEP_NEED_FIXTURE(testing::checkpoint("tiny-llama"));
+  const auto llama = read_config(testing::checkpoint("tiny-llama"));
   ASSERT_TRUE(llama.ok()) << llama.error().message;
   EXPECT_EQ(llama->rope_scaling.type, kernels::RopeScaling::Type::kLlama3);
   EXPECT_EQ(llama->rope_scaling.original_max_position_embeddings, 4096);
   EXPECT_EQ(llama->eos_token_ids, (std::vector<std::int32_t>{8002, 8000}));
-  const auto mixed = read_generation_config(root / "checkpoints" / "tiny-qwen3_5-mlx-mixed");
+  const auto mixed = read_generation_config(testing::checkpoint("tiny-qwen3_5-mlx-mixed"));
   ASSERT_TRUE(mixed.ok());
   EXPECT_EQ(mixed->do_sample, true);
   EXPECT_EQ(mixed->temperature, 0.7);
@@ -81,13 +80,12 @@ TEST(Fixtures, ConfigsHoldWhatTheyDeclare) {
 }
 
 TEST(Fixtures, WhatCannotBeServedIsRefusedByName) {
-  const auto root = testing::fixtures();
-  if (root.empty()) GTEST_SKIP() << "no fixtures: set LOCKSTEP_FIXTURES";
   const std::pair<const char*, const char*> cases[] = {{"tiny-qwen3_5-dflash", "DFlashDraftModel"},
                                                        {"tiny-qwen3_5-dflash2", "DFlash2DraftModel"},
                                                        {"tiny-qwen3_5-decision", "modeling_overrides.full_attention is \"block_bidirectional\""}};
   for (const auto& [name, words] : cases) {
-    const auto config = read_config(root / "checkpoints" / name);
+    LOCKSTEP_NEED_FIXTURE(testing::checkpoint(name));
+    const auto config = read_config(testing::checkpoint(name));
     ASSERT_FALSE(config.ok()) << name;
     EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
     EXPECT_NE(config.error().message.find(words), std::string::npos) << config.error().message;

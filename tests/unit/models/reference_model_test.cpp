@@ -30,8 +30,8 @@ Folder open(const std::filesystem::path& folder) {
   return {*config, std::move(weights).value()};
 }
 
-std::vector<std::vector<std::int32_t>> prompts(const std::filesystem::path& fixtures) {
-  std::ifstream file(fixtures / "oracles" / "prompts.json");
+std::vector<std::vector<std::int32_t>> prompts() {
+  std::ifstream file(oracle("prompts.json"));
   std::stringstream text;
   text << file.rdbuf();
   std::vector<std::vector<std::int32_t>> out;
@@ -53,13 +53,14 @@ struct OracleCase {
 class ReferenceModel : public ::testing::TestWithParam<OracleCase> {};
 
 TEST_P(ReferenceModel, EqualsTheOraclesFirstLogits) {
-  const auto root = fixtures();
-  if (root.empty()) GTEST_SKIP() << "no fixtures: set LOCKSTEP_FIXTURES";
   const auto [name, bound] = GetParam();
-  const Folder folder = open(root / "checkpoints" / name);
-  const auto file = checkpoint::open_safetensors(root / "oracles" / (std::string(name) + ".first_logits.safetensors"));
+  const auto wanted = oracle(std::string(name) + ".first_logits.safetensors");
+  LOCKSTEP_NEED_FIXTURE(checkpoint(name));
+  LOCKSTEP_NEED_FIXTURE(wanted);
+  const Folder folder = open(checkpoint(name));
+  const auto file = checkpoint::open_safetensors(wanted);
   ASSERT_TRUE(file.ok()) << file.error().message;
-  const auto ids = prompts(root);
+  const auto ids = prompts();
   for (const std::size_t p : {std::size_t(0), std::size_t(2), std::size_t(15), std::size_t(17), std::size_t(19)}) {
     ASSERT_LE(ids[p].size(), 40u);
     const auto logits = reference_logits(folder.config, folder.weights, ids[p], ids[p].size() - 1);
