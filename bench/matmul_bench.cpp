@@ -194,18 +194,21 @@ class Bench {
       auto scratch = cpu::make_matmul_scratch(rows, shape.in, o_.isa, o_.threads);
       std::vector<float> y(std::size_t(rows * shape.out));
       std::vector<std::uint8_t> flags(static_cast<std::size_t>(rows));
-      Samples time, bound;
+      Samples time, bound, dot_bound;
+      const bool dot = bits == 16 && o_.isa == Isa::kAvx512Bf16;
       sample(time, 20, 2 * o_.seconds, [&](int) {
         for (int i = 0; i < 8; i++) multiply_add_turn(pool_, bound);
+        for (int i = 0; i < 8 && dot; i++) bf16_dot_turn(pool_, dot_bound);
         time.take(1, [&] {
           const MatmulJob job{h.matrix.get(), nullptr, MatmulOutput::kStoreBf16, y.data(), shape.out};
           cpu::matmul(o_.isa, pool_, *scratch, x.data(), shape.in, rows, {&job, 1}, flags.data());
         });
       });
       const double operations = 2.0 * double(shape.out) * double(shape.in) * rows;
-      fmt::print("prompt {:>2} bits {:>6}x{:<4} rows {:>3}: {:7.1f} GFLOP/s; multiply-adds {:6.1f} GFLOP/s; {:4.2f} of the bound ({} of {} samples clean)\n", bits,
-                 shape.out, shape.in, rows, operations / time.median() * 1e-9, 1e-9 / bound.median(), operations / time.median() * bound.median(), time.clean(),
-                 time.all());
+      fmt::print("prompt {:>2} bits {:>6}x{:<4} rows {:>3}: {:7.1f} GFLOP/s; multiply-adds {:6.1f} GFLOP/s, {:4.2f} of it{} ({} of {} samples clean)\n", bits,
+                 shape.out, shape.in, rows, operations / time.median() * 1e-9, 1e-9 / bound.median(), operations / time.median() * bound.median(),
+                 dot ? fmt::format("; BF16 dot {:6.1f} GFLOP/s, {:4.2f} of it", 1e-9 / dot_bound.median(), operations / time.median() * dot_bound.median()) : "",
+                 time.clean(), time.all());
       std::fflush(stdout);
     }
   }
@@ -273,7 +276,8 @@ class Bench {
 };
 
 int run(const Options& o) {
-  fmt::print("matmul_bench: {}, {} threads\n", isa_name(o.isa), o.threads);
+  fmt::print("matmul_bench: {}, {} threads{}\n", isa_name(o.isa), o.threads,
+             o.isa != Isa::kAvx512Bf16 ? "" : cpu::plain_matmul_kernels(o.isa).dot_is_exact() ? "; BF16 dot equals the fused pair" : "; BF16 dot differs from the fused pair");
   Bench bench(o);
   for (int bits : o.bits) {
     if (o.part.empty() || o.part == "step") bench.step(bits, 1);
@@ -306,6 +310,11 @@ int main(int argc, char** argv) {
       fmt::print(stderr, "matmul_bench: {} {} is not an argument\n", flag, value);
       return 2;
     }
+  }
+  const auto have = lockstep::kernels::available_isas();
+  if (std::find(have.begin(), have.end(), o.isa) == have.end()) {
+    fmt::print(stderr, "matmul_bench: this machine has no {}\n", lockstep::kernels::isa_name(o.isa));
+    return 2;
   }
   return lockstep::bench::run(o);
 }

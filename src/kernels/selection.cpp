@@ -27,7 +27,7 @@ std::vector<Isa> available_isas() {
       !__builtin_cpu_supports("avx512dq"))
     return isas;
   isas.push_back(Isa::kAvx512);
-  if (__builtin_cpu_supports("avx512bf16")) isas.push_back(Isa::kAvx512Bf16);
+  if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")) isas.push_back(Isa::kAvx512Bf16);
   return isas;
 }
 

@@ -1,6 +1,8 @@
 // Contract of matmul (kernels/ops/matmul.h): plain and affine weights of every width, any number of rows, every instruction set.
 #include "contract/matmul_problem.h"
 
+#include "kernels/cpu/runtime/pages.h"
+
 namespace lockstep::contract {
 namespace {
 
@@ -85,6 +87,28 @@ void isas_fault(Check& check, const Shape& s, Fault fault) {
 const Control even_first{"matmul", Gate::kIsas, "the even input before the odd one", [](Check& check) { isas_fault(check, {37, 1024}, Fault::kEvenFirst); }};
 const Control split_plain{"matmul", Gate::kIsas, "k in two parts, plain", [](Check& check) { isas_fault(check, {37, 1024}, Fault::kSplitSum); }};
 const Control split_affine{"matmul", Gate::kIsas, "k in two parts, affine", [](Check& check) { isas_fault(check, {37, 1024, 4, 64}, Fault::kSplitSum); }};
+
+/// The BF16 dot itself, whether or not a matmul uses it on this chip.
+void bf16_dot(Check& check) {
+  const auto& dot = cpu::plain_matmul_kernels(Isa::kAvx512Bf16);
+  if (std::find(check.isas.begin(), check.isas.end(), Isa::kAvx512Bf16) == check.isas.end()) return;
+  if (!dot.dot_is_exact()) return check.known_finding("this chip's BF16 dot differs from the fused pair; the pair is used");
+  for (const Shape& s : {Shape{50, 1024}, Shape{37, 200}}) {
+    const auto p = make_problem(check.random, s);
+    const int rows = 21;
+    const auto x = draw_x(check.random, rows, s.in);
+    const cpu::Pages prepared(dot.x_bytes(rows, s.in)), scratch(dot.scratch_bytes(s.in));
+    for (int n : {1, 2, 5, 8, 21}) {
+      Output<float> y(n, s.out);
+      const cpu::PlainCall call{p->weight.weight.data, s.in, prepared.data(), n, {nullptr, MatmulOutput::kF32, y.y(), y.stride, s.out}};
+      dot.prepare(x.data(), s.in, s.in, 0, n, n > dot.few_rows, prepared.data());
+      if (n > dot.few_rows) dot.many(call, 0, n, 0, s.out, scratch.data());
+      else dot.few(call, 0, s.out);
+      check.equal_bits(y.all(), definition(p->weight, {x.data(), s.in, n}), name_of(s) + " BF16 dot, rows " + std::to_string(n));
+    }
+  }
+}
+const Case bf16_dot_case{"matmul", Gate::kIsas, "the BF16 dot", bf16_dot, Scope::kOnce};
 
 bf16 hostile(Random& random, int kind) {
   switch (kind % 4) {

@@ -63,7 +63,7 @@ struct PlainKernels {
   void (*few)(const PlainCall& call, std::int64_t begin, std::int64_t end);
   /// Rows [row_begin, row_end), row_begin a multiple of 8, outputs [begin, end).
   void (*many)(const PlainCall& call, int row_begin, int row_end, std::int64_t begin, std::int64_t end, std::byte* scratch);
-  /// Whether this set's dot instruction gives the bits of the fused pair on this chip; a set without one says true. Run once.
+  /// Whether this chip's BF16 dot gives the bits of the fused pair; a set without one says true. Takes some milliseconds.
   bool (*dot_is_exact)();
 };
 LOCKSTEP_DECLARE_KERNELS(PlainKernels, plain_matmul)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <limits>
 #include <vector>
 
@@ -22,12 +23,31 @@ constexpr std::int64_t kAloneBytes = 16 << 10;          // fewer are not worth w
 constexpr int kGroupSizes[] = {32, 64, 128};
 int form_of(int group_size) { return group_size == 32 ? 0 : group_size == 64 ? 1 : 2; }
 
-/// The set's plain kernels; where the chip's BF16 dot differs from the fused pair, those that use the pair.
+/// Seconds of a small product with many rows on this thread.
+double seconds_of(const PlainKernels& k) {
+  constexpr int kRows = 32;
+  constexpr std::int64_t kIn = 1024;
+  const std::int64_t outputs = k.tile_outputs(kIn);
+  const Pages weight(std::size_t(outputs * kIn) * sizeof(bf16)), x(k.x_bytes(kRows, kIn)), scratch(k.scratch_bytes(kIn));
+  std::vector<float> y(std::size_t(outputs) * kRows);
+  const PlainCall call{weight.data(), kIn, x.data(), kRows, {nullptr, MatmulOutput::kF32, y.data(), outputs, outputs}};
+  double best = std::numeric_limits<double>::infinity();
+  for (int run = 0; run < 8; run++) {
+    const auto begin = std::chrono::steady_clock::now();
+    k.many(call, 0, kRows, 0, outputs, scratch.data());
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return best;
+}
+
+/// The set's plain kernels. Where the chip's BF16 dot differs from the fused pair, or runs at half its speed as on some, those of the pair: one
+/// choice a process, and no bit depends on it.
 const PlainKernels& plain_kernels(Isa isa) {
   const PlainKernels& own = plain_matmul_kernels(isa);
   if (isa != Isa::kAvx512Bf16) return own;
-  static const bool exact = own.dot_is_exact();
-  return exact ? own : plain_matmul_kernels(Isa::kAvx512);
+  const PlainKernels& pair = plain_matmul_kernels(Isa::kAvx512);
+  static const bool dot = own.dot_is_exact() && seconds_of(own) <= seconds_of(pair);
+  return dot ? own : pair;
 }
 
 int round_up(int n, int to) { return (n + to - 1) / to * to; }
