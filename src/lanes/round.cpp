@@ -69,6 +69,7 @@ void Scheduler::observe(double ms) {
   round_ms_ = ms;
   if (fill >= 16) row_ms_ = row_ms_ > 0 ? (1 - kNewestPrice) * row_ms_ + kNewestPrice * ms / double(rows) : ms / double(rows);
   stats_.rounds++;
+  if (round_.size() > 1) stats_.shared_rounds++;
   stats_.rows += rows;
   stats_.decode_rows += rows - fill;
   stats_.widest_round = std::max(stats_.widest_round, std::int64_t(round_.size()));

@@ -1,5 +1,6 @@
 #include "server/routes.h"
 
+#include "server/metrics.h"
 #include "server/openai/generate.h"
 #include "server/openai/models_route.h"
 #include "server/openai/tokenize_route.h"
@@ -18,6 +19,8 @@ constexpr Route kRoutes[] = {
     {"POST", "/detokenize", openai::detokenize, true, true, "text of token ids"},
     {"POST", "/v1/detokenize", openai::detokenize, true, true, "the same"},
     {"DELETE", "/v1/requests/{id}", cancel_request, true, false, "cancels the live request of this x-request-id; 404 if there is none"},
+    {"GET", "/metrics", metrics, true, false, "counters and gauges in Prometheus's text format"},
+    {"GET", "/memory", memory, true, false, "bytes held by tag, the peak and the budget"},
     {"GET", "/health", health, false, false, "state of the server and live counts; needs no key"},
 };
 
