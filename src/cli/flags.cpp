@@ -4,9 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
+#include <charconv>
 #include <limits>
-#include <numeric>
 #include <variant>
 
 namespace lockstep::cli {
@@ -154,6 +153,14 @@ std::string outside(const Flag& flag, const std::string& text) {
   return x >= flag.low && x <= flag.high ? "" : fmt::format("{} is not from {} to {}", text, flag.low, flag.high);
 }
 
+/// The conversion would let -1 and numbers above 64 bits pass as others.
+std::string not_a_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error == std::errc() && end == text.data() + text.size()) return "";
+  return fmt::format("{} is not a whole number from 0 to {}", text, std::numeric_limits<std::uint64_t>::max());
+}
+
 std::string not_a_choice(const Flag& flag, const std::string& text) {
   if (std::find(flag.choices.begin(), flag.choices.end(), text) != flag.choices.end()) return "";
   return fmt::format("{} is not one of {}", text, fmt::join(flag.choices, ", "));
@@ -167,6 +174,7 @@ void add_to(CLI::App& app, const Flag& flag, Options& options) {
           app.add_flag(std::string(flag.name), field);
         } else {
           CLI::Option* option = app.add_option(std::string(flag.name), field);
+          if constexpr (std::is_same_v<decltype(member), std::optional<std::uint64_t> Options::*>) option->check(not_a_seed);
           if (flag.low != flag.high) option->check([&flag](const std::string& text) { return outside(flag, text); });
           if (!flag.choices.empty()) option->check([&flag](const std::string& text) { return not_a_choice(flag, text); });
         }

@@ -2,6 +2,7 @@
 // other small vectors.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
@@ -23,7 +24,9 @@ class Facts {
   explicit Facts(bool as_json) : as_json_(as_json) {}
   void add(const char* name, const std::string& words, json::value value) {
     if (as_json_) {
-      object_[name] = std::move(value);
+      std::string key(name);
+      std::replace(key.begin(), key.end(), ' ', '_');
+      object_[key] = std::move(value);
     } else {
       fmt::print("{:<12}{}\n", name, words);
     }

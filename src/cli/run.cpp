@@ -42,7 +42,8 @@ class Conversation {
     if (!options_.thinking.empty()) kwargs["enable_thinking"] = options_.thinking == "on";
     fields.messages = &messages;
     fields.template_kwargs = &kwargs;
-    return server::openai::chat_prompt(model_, fields, 64, memory);
+    LOCKSTEP_ASSIGN(auto prompt, server::openai::chat_prompt(model_, fields, 64, false, memory));
+    return std::move(prompt.ids);
   }
 
  private:
