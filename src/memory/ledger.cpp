@@ -29,7 +29,8 @@ void Reservation::release() {
 
 Result<Reservation> Ledger::reserve(Tag tag, std::size_t bytes) {
   std::lock_guard lock(mutex_);
-  if (bytes > view_.budget_bytes - view_.held_bytes)
+  attempts_++;
+  if (bytes > view_.budget_bytes - view_.held_bytes || attempts_ == planted_at_)
     return Error{ErrorCode::kDoesNotFit,
                  fmt::format("{} bytes of {} do not fit: {} of {} bytes are in use", bytes, tag_name(tag), view_.held_bytes, view_.budget_bytes),
                  std::string(tag_name(tag))};
@@ -46,6 +47,16 @@ Result<Reservation> Ledger::reserve(Tag tag, std::size_t bytes) {
 bool Ledger::fits(std::size_t bytes) const {
   std::lock_guard lock(mutex_);
   return bytes <= view_.budget_bytes - view_.held_bytes;
+}
+
+void Ledger::plant_failure(std::int64_t n) {
+  std::lock_guard lock(mutex_);
+  planted_at_ = n > 0 ? attempts_ + n : 0;
+}
+
+std::int64_t Ledger::attempts() const {
+  std::lock_guard lock(mutex_);
+  return attempts_;
 }
 
 LedgerView Ledger::view() const {

@@ -49,6 +49,10 @@ class Ledger {
   /// kDoesNotFit with the numbers when held + bytes would pass the budget.
   Result<Reservation> reserve(Tag tag, std::size_t bytes);
   bool fits(std::size_t bytes) const;
+  /// Fault injection for tests: the n-th reservation from now (1: the next) is refused as if the budget were full; 0: none.
+  void plant_failure(std::int64_t n);
+  /// Reservations made or refused so far.
+  std::int64_t attempts() const;
   LedgerView view() const;
 
  private:
@@ -56,6 +60,7 @@ class Ledger {
   void give_back(Tag tag, std::size_t bytes);
   mutable std::mutex mutex_;
   LedgerView view_;
+  std::int64_t attempts_ = 0, planted_at_ = 0;
 };
 
 }  // namespace lockstep::memory

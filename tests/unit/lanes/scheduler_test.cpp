@@ -1,0 +1,194 @@
+// Lanes on a real model without threads or HTTP: streams in shared rounds equal their solo replies under any budget, at any cancel and with a refusal
+// at any reservation; the ledger never passes its budget and returns to its idle value.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "lanes/scheduler.h"
+#include "support/fixtures.h"
+#include "text/tokenizer.h"
+
+namespace lockstep::testing {
+namespace {
+
+struct Reply {
+  std::vector<std::int32_t> ids;
+  int finishes = 0;
+  lanes::FinishReason reason = lanes::FinishReason::kError;
+  lanes::Usage usage;
+};
+
+class Bench {
+ public:
+  explicit Bench(const std::filesystem::path& folder) {
+    tokenizer_ = std::move(text::Tokenizer::load(folder)).value();
+    models::LoadOptions options;
+    options.isa = kernels::best_isa();
+    options.threads = 2;
+    options.context = 1024;
+    options.max_rows = 96;
+    options.max_logit_rows = 32;
+    model = std::move(models::Model::load(folder, options, weights_ledger)).value();
+  }
+
+  /// Runs all requests to their end on a scheduler of its own; each joins `stagger` rounds after the one before.
+  struct Outcome {
+    std::map<int, Reply> replies;
+    lanes::SchedulerStats stats;
+    memory::LedgerView end;
+  };
+  Outcome run(const std::vector<lanes::Request>& requests, int parallel, std::size_t budget, std::size_t cache, int stagger = 0,
+              std::int64_t planted = 0, const std::map<int, int>& cancel_at_round = {}) {
+    memory::Ledger ledger(budget);
+    Outcome out;
+    {
+      state::Store store(model->backend(), ledger);
+      lanes::SchedulerOptions options;
+      options.parallel = parallel;
+      options.prompt_cache_bytes = cache;
+      options.stop_ids = {};
+      options.vocabulary = tokenizer_->largest_id() + 1;
+      options.tokenizer = tokenizer_;
+      lanes::Scheduler scheduler(*model, store, options);
+      ledger.plant_failure(planted);
+      std::size_t next = 0;
+      for (int round = 0; next < requests.size() || !scheduler.idle(); round++) {
+        while (next < requests.size() && int(next) * stagger <= round) {
+          Reply& reply = out.replies[int(next)];
+          scheduler.add(next + 1, requests[next], [&reply](lanes::Event&& event) {
+            reply.ids.insert(reply.ids.end(), event.token_ids.begin(), event.token_ids.end());
+            if (!event.finish) return;
+            reply.finishes++;
+            reply.reason = event.finish->reason;
+            reply.usage = event.finish->usage;
+          });
+          next++;
+        }
+        for (auto [request, at] : cancel_at_round)
+          if (at == round) scheduler.cancel(std::uint64_t(request) + 1);
+        if (!scheduler.idle()) scheduler.step();
+        EXPECT_LE(ledger.view().held_bytes, budget);
+        if (round > 100000) throw std::runtime_error("the scheduler does not end");
+      }
+      out.stats = scheduler.stats();
+    }
+    out.end = ledger.view();
+    attempts = ledger.attempts();
+    return out;
+  }
+
+  std::vector<lanes::Request> requests(int n, int prompt, int reply, unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<lanes::Request> out;
+    for (int i = 0; i < n; i++) {
+      lanes::Request r;
+      r.id = std::to_string(i);
+      for (int t = 0; t < prompt + 3 * i; t++) r.prompt_ids.push_back(std::int32_t(10 + random() % 7000));
+      r.max_tokens = reply;
+      r.sampling.temperature = i % 2 ? 0.9 : 0;
+      r.sampling.seed = unsigned(i);
+      out.push_back(r);
+    }
+    return out;
+  }
+
+  std::vector<std::vector<std::int32_t>> solo(const std::vector<lanes::Request>& requests) {
+    std::vector<std::vector<std::int32_t>> out;
+    for (const auto& request : requests) out.push_back(run({request}, 1, kPlenty, 0).replies[0].ids);
+    return out;
+  }
+
+  static constexpr std::size_t kPlenty = std::size_t(1) << 32;
+  memory::Ledger weights_ledger;
+  std::unique_ptr<models::Model> model;
+  std::int64_t attempts = 0;
+
+ private:
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
+};
+
+class Lanes : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const auto folder = checkpoint(GetParam());
+    LOCKSTEP_NEED_FIXTURE(folder);
+    bench = std::make_unique<Bench>(folder);
+    const kernels::StateLayout& layout = bench->model->backend().layout();
+    stream_bytes = layout.recurrent_bytes + std::size_t((100 + 40 + 31) / 32) * layout.page_bytes;
+  }
+  void expect_solo(const Bench::Outcome& outcome, const std::vector<std::vector<std::int32_t>>& solo) {
+    for (std::size_t i = 0; i < solo.size(); i++) {
+      EXPECT_EQ(outcome.replies.at(int(i)).ids, solo[i]) << "stream " << i;
+      EXPECT_EQ(outcome.replies.at(int(i)).finishes, 1);
+    }
+    EXPECT_EQ(outcome.end.held_bytes, 0u);
+  }
+  std::unique_ptr<Bench> bench;
+  std::size_t stream_bytes = 0;
+};
+
+TEST_P(Lanes, SharedRoundsEqualSolo) {
+  const auto requests = bench->requests(16, 20, 12, 1);
+  const auto solo = bench->solo(requests);
+  for (int stagger : {0, 1, 3}) {
+    const auto outcome = bench->run(requests, 16, Bench::kPlenty, 0, stagger);
+    expect_solo(outcome, solo);
+    EXPECT_GT(outcome.stats.shared_rounds, 0);
+    if (stagger == 0) EXPECT_EQ(outcome.stats.widest_round, 16);
+  }
+}
+
+// 24 streams on a budget that holds about 4: streams are stopped and recomputed, kept states evicted; all finish with their solo tokens.
+TEST_P(Lanes, SmallBudgetStopsAndRecomputes) {
+  auto requests = bench->requests(24, 28, 40, 2);
+  const auto solo = bench->solo(requests);
+  const auto outcome = bench->run(requests, 24, 4 * stream_bytes, stream_bytes, 0);
+  expect_solo(outcome, solo);
+  EXPECT_GT(outcome.stats.stopped + outcome.stats.cache.evicted, 0);
+  EXPECT_LE(outcome.end.peak_bytes, 4 * stream_bytes);
+}
+
+TEST_P(Lanes, CancelsLeaveNoTrace) {
+  const auto requests = bench->requests(8, 150, 20, 3);
+  const auto solo = bench->solo(requests);
+  const auto outcome = bench->run(requests, 4, Bench::kPlenty, 0, 1, 0, {{1, 2}, {3, 5}, {6, 4}, {7, 30}});
+  for (int i : {0, 2, 4, 5}) EXPECT_EQ(outcome.replies.at(i).ids, solo[std::size_t(i)]) << i;
+  for (int i : {1, 3, 6}) EXPECT_EQ(outcome.replies.at(i).reason, lanes::FinishReason::kCancelled) << i;
+  EXPECT_EQ(outcome.end.held_bytes, 0u);
+}
+
+// A refusal at every reservation in turn: nothing is lost, every byte comes back.
+TEST_P(Lanes, RefusalAtEveryReservation) {
+  const auto requests = bench->requests(3, 40, 10, 4);
+  const auto solo = bench->solo(requests);
+  bench->run(requests, 3, Bench::kPlenty, Bench::kPlenty);
+  const std::int64_t all = bench->attempts;
+  ASSERT_GT(all, 3);
+  for (std::int64_t n = 1; n <= all; n++) {
+    const auto outcome = bench->run(requests, 3, Bench::kPlenty, Bench::kPlenty, 0, n);
+    expect_solo(outcome, solo);
+  }
+}
+
+TEST_P(Lanes, ChoicesShareThePrompt) {
+  auto requests = bench->requests(1, 60, 8, 5);
+  requests[0].sampling.temperature = 1.0;
+  requests[0].choices = 4;
+  for (int parallel : {1, 2, 4}) {
+    std::map<int, std::vector<std::int32_t>> ids;
+    memory::Ledger ledger;
+    const auto outcome = bench->run(requests, parallel, Bench::kPlenty, 0);
+    EXPECT_LE(outcome.stats.rows, 60 + 4 * 8);  // the prompt once, then each choice's own rows
+    EXPECT_EQ(outcome.replies.at(0).finishes, 4);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Lanes, ::testing::Values("tiny-qwen3_5-mlx-4bit", "tiny-llama"), [](const auto& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace lockstep::testing
