@@ -249,10 +249,11 @@ const Case blocks_case{"attention", Gate::kEdges, "more queries than one block",
                          for (int r = 0; r < p.rows; r++) p.run(kernel(check.isa), r, r + 1, 0, 4, alone);
                          check.equal_bits(whole, alone, "70 rows of 4 heads");
                        }};
-const Case repeat_case{"attention", Gate::kRepeat, [](Check& check) {
-                         const Problem p(check, 9, 4, 256, 700, true);
-                         check.equal_bits(p.all(kernel(check.isa)), p.all(kernel(check.isa)), "second call");
-                       }};
+void repeat(Check& check, Problem::Attention f) {
+  const Problem p(check, 9, 4, 256, 700, true, true);
+  check.equal_bits(p.all(f), p.all(f), "second call");
+}
+const Case repeat_case{"attention", Gate::kRepeat, [](Check& c) { repeat(c, kernel(c.isa)); }};
 const Case isas_case{"attention", Gate::kIsas, [](Check& check) {
                        for (const Shape& s : kShapes) {
                          const Problem p(check, 11, s.heads, s.head_dim, 391, s.gated, s.heads % 2 == 0);
@@ -282,6 +283,12 @@ const Control blind_store{"attention", Gate::kEdges, "store_kv keeps infinities"
                               for (int d = 0; d < dim; d++) page_k[d * kPageTokens + slot] = k[d], page_v[slot * dim + d] = v[d];
                             });
                           }, Scope::kOnce};
+const Control remembers{"attention", Gate::kRepeat, "another order of sums in every second call", [](Check& c) {
+                          repeat(c, [](const AttentionArgs& a) {
+                            static int calls = 0;
+                            definition(a, calls++ % 2 ? Fault::kReversedSum : Fault::kNone);
+                          });
+                        }, Scope::kOnce};
 const Control by_count{"attention", Gate::kIsas, "another order of sums in one set", [](Check& check) {
                          const Problem p(check, 11, 4, 256, 391, true, true);
                          check.equal_bits(p.all([](const AttentionArgs& a) { definition(a, Fault::kReversedSum); }), p.all(kernel(check.isas.back())), "sets");

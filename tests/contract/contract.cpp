@@ -31,7 +31,7 @@ std::vector<Entry>& entries() {
 }
 
 std::string label(const Entry& e) {
-  return e.operation + " " + std::string(gate_name(e.gate)) + (e.control ? " control: " : e.name.empty() ? "" : ": ") + e.name;
+  return fmt::format("{} {}{}{}", e.operation, gate_name(e.gate), e.control ? " control: " : e.name.empty() ? "" : ": ", e.name);
 }
 
 std::uint64_t case_seed(std::uint64_t seed, const std::string& label) {  // FNV-1a over the label, from the run's seed
@@ -79,7 +79,7 @@ std::optional<Options> parse(std::span<const std::string> args) {
       const auto have = kernels::available_isas();
       if (!o.isa || std::find(have.begin(), have.end(), *o.isa) == have.end()) {
         std::string names;
-        for (auto isa : have) names += " " + std::string(kernels::isa_name(isa));
+        for (auto isa : have) names += fmt::format(" {}", kernels::isa_name(isa));
         fmt::print(stderr, "contract: --isa {} is not a set of this machine; it has{}\n", value, names);
         return std::nullopt;
       }
@@ -88,13 +88,25 @@ std::optional<Options> parse(std::span<const std::string> args) {
   return o;
 }
 
+/// A gate that cannot fail is a defect: every operation's gate needs a planted failure.
+std::vector<std::string> gates_without_control() {
+  std::set<std::pair<std::string, Gate>> controlled, open;
+  for (const auto& e : entries())
+    if (e.control) controlled.insert({e.operation, e.gate});
+  for (const auto& e : entries())
+    if (!controlled.contains({e.operation, e.gate})) open.insert({e.operation, e.gate});
+  std::vector<std::string> names;
+  for (const auto& [operation, gate] : open) names.push_back(fmt::format("{} {}", operation, gate_name(gate)));
+  return names;
+}
+
 struct Tally {
   int pass = 0, fail = 0, findings = 0, red = 0, missed = 0;
   std::set<std::pair<std::string, kernels::Isa>> kernels;
 };
 
 void run_entry(const Entry& e, kernels::Isa isa, const std::vector<kernels::Isa>& isas, const Options& o, Tally& tally) {
-  const std::string where = label(e) + (e.scope == Scope::kEachIsa ? " [" + std::string(kernels::isa_name(isa)) + "]" : "");
+  const std::string where = e.scope == Scope::kEachIsa ? fmt::format("{} [{}]", label(e), kernels::isa_name(isa)) : label(e);
   Check check(isa, case_seed(o.seed, label(e)), isas);
   const auto begin = std::chrono::steady_clock::now();
   e.function(check);
@@ -174,7 +186,7 @@ int run_contract(std::span<const std::string> args) {
   }
   const auto isas = options->isa ? std::vector<kernels::Isa>{*options->isa} : kernels::available_isas();
   std::string names;
-  for (auto isa : isas) names += " " + std::string(kernels::isa_name(isa));
+  for (auto isa : isas) names += fmt::format(" {}", kernels::isa_name(isa));
   fmt::print("contract: seed {}, instruction sets{}\n", options->seed, names);
   std::fflush(stdout);
   kernels::cpu::flush_denormals();
@@ -186,6 +198,10 @@ int run_contract(std::span<const std::string> args) {
   if (chosen.empty()) {
     fmt::print(stderr, "contract: no case matches --filter {}\n", options->filter);
     return 2;
+  }
+  for (const auto& gate : gates_without_control()) {
+    fmt::print("FAIL {}: no control shows that this gate can fail\n", gate);
+    tally.fail++;
   }
   fmt::print("contract: {} kernels, {} pass, {} fail, {} known findings, {} controls red as planted, {} controls missed\n", tally.kernels.size(),
              tally.pass, tally.fail, tally.findings, tally.red, tally.missed);

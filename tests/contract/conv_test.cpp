@@ -100,9 +100,11 @@ void right(const ConvArgs& a) { definition(a, false, false); }
 void newest_first(const ConvArgs& a) { definition(a, true, false); }
 void stale_ring(const ConvArgs& a) { definition(a, false, true); }
 
+using Coefficients = decltype(kernels::cpu::DeltaNetKernels::coefficients);
+Coefficients coefficient_kernel(Isa isa) { return kernels::cpu::delta_net_kernels(isa).coefficients; }
+
 /// g and beta of a row of any number of heads, against the reference and alone.
-void coefficients(Check& check) {
-  const auto& f = kernels::cpu::delta_net_kernels(check.isa).coefficients;
+void coefficients(Check& check, Coefficients f) {
   for (int heads : {1, 4, 16, 32, 48, 37}) {
     const std::size_t n = std::size_t(heads);
     const std::vector<bf16> a = check.random.wide_bf16s(n, 3), b = check.random.wide_bf16s(n, 3);
@@ -131,32 +133,46 @@ void coefficients(Check& check) {
 const Case accuracy_case{"conv_silu", Gate::kAccuracy, [](Check& c) { accuracy(c, kernel(c.isa)); }};
 const Case cuts_case{"conv_silu", Gate::kRows, [](Check& c) { cuts(c, kernel(c.isa), kernel(c.isa)); }};
 const Case definition_case{"conv_silu", Gate::kRows, "the definition's bits", [](Check& c) { cuts(c, kernel(c.isa), right); }};
-const Case repeat_case{"conv_silu", Gate::kRepeat, [](Check& check) {
-                         const Stream s(check, 9, 700);
-                         check.equal_bits(s.whole(kernel(check.isa)), s.whole(kernel(check.isa)), "second call");
-                       }};
-const Case edges_case{"conv_silu", Gate::kEdges, "every narrow width", [](Check& check) {
-                        for (int channels = 1; channels <= 70; channels++) {
-                          const Stream s(check, 5, channels);
-                          check.equal_bits(s.whole(kernel(check.isa)), s.whole(right), fmt::format("{} channels", channels));
-                        }
-                      }};
+void repeat(Check& check, Conv f) {
+  const Stream s(check, 9, 700);
+  const auto first = s.whole(f);
+  check.equal_bits(s.whole(f), first, "second call");
+}
+void widths(Check& check, Conv f) {
+  for (int channels = 1; channels <= 70; channels++) {
+    const Stream s(check, 5, channels);
+    check.equal_bits(s.whole(f), s.whole(right), fmt::format("{} channels", channels));
+  }
+}
+const Case repeat_case{"conv_silu", Gate::kRepeat, [](Check& c) { repeat(c, kernel(c.isa)); }};
+const Case edges_case{"conv_silu", Gate::kEdges, "every narrow width", [](Check& c) { widths(c, kernel(c.isa)); }};
 const Case isas_case{"conv_silu", Gate::kIsas, [](Check& check) {
                        const Stream s(check, 30, 1000);
                        for (Isa isa : check.isas) check.equal_bits(s.whole(kernel(isa)), s.whole(kernel(Isa::kGeneric)), kernels::isa_name(isa));
                      }, Scope::kOnce};
-const Case coefficients_case{"coefficients", Gate::kAccuracy, coefficients};
-const Case coefficients_isas{"coefficients", Gate::kIsas, [](Check& check) {
-                               const std::vector<bf16> a = check.random.wide_bf16s(999, 4), b = check.random.wide_bf16s(999, 4);
-                               const std::vector<float> neg = check.random.normals(999), bias = check.random.normals(999);
-                               std::vector<float> want_g(999), want_beta(999), g(999), beta(999);
-                               kernels::cpu::delta_net_kernels(Isa::kGeneric).coefficients(a.data(), b.data(), neg.data(), bias.data(), 999, want_g.data(), want_beta.data());
-                               for (Isa isa : check.isas) {
-                                 kernels::cpu::delta_net_kernels(isa).coefficients(a.data(), b.data(), neg.data(), bias.data(), 999, g.data(), beta.data());
-                                 check.equal_bits(g, want_g, kernels::isa_name(isa));
-                                 check.equal_bits(beta, want_beta, kernels::isa_name(isa));
-                               }
+void same_coefficients(Check& check, Coefficients f, std::string_view what) {
+  const std::vector<bf16> a = check.random.wide_bf16s(999, 4), b = check.random.wide_bf16s(999, 4);
+  const std::vector<float> neg = check.random.normals(999), bias = check.random.normals(999);
+  std::vector<float> want_g(999), want_beta(999), g(999), beta(999);
+  coefficient_kernel(Isa::kGeneric)(a.data(), b.data(), neg.data(), bias.data(), 999, want_g.data(), want_beta.data());
+  f(a.data(), b.data(), neg.data(), bias.data(), 999, g.data(), beta.data());
+  check.equal_bits(g, want_g, what);
+  check.equal_bits(beta, want_beta, what);
+}
+/// exp by the platform, softplus without log1p.
+void naive_coefficients(const bf16* a, const bf16* b, const float* neg, const float* bias, int heads, float* g, float* beta) {
+  for (int i = 0; i < heads; i++) {
+    g[i] = std::max(-1e4f, neg[i] * std::log(1.0f + std::exp(to_float(a[i]) + bias[i])));
+    beta[i] = 1.0f / (1.0f + std::exp(-to_float(b[i])));
+  }
+}
+
+const Case coefficients_case{"coefficients", Gate::kAccuracy, [](Check& c) { coefficients(c, coefficient_kernel(c.isa)); }};
+const Case coefficients_isas{"coefficients", Gate::kIsas, [](Check& c) {
+                               for (Isa isa : c.isas) same_coefficients(c, coefficient_kernel(isa), kernels::isa_name(isa));
                              }, Scope::kOnce};
+const Control no_log1p{"coefficients", Gate::kAccuracy, "log(1 + x) for log1p", [](Check& c) { coefficients(c, naive_coefficients); }, Scope::kOnce};
+const Control platform{"coefficients", Gate::kIsas, "the platform's functions in one set", [](Check& c) { same_coefficients(c, naive_coefficients, "sets"); }, Scope::kOnce};
 
 const Control reversed{"conv_silu", Gate::kAccuracy, "taps the wrong way round", [](Check& check) {
                          accuracy(check, [](const ConvArgs& a) {
@@ -167,6 +183,20 @@ const Control reversed{"conv_silu", Gate::kAccuracy, "taps the wrong way round",
                            right(b);
                          });
                        }, Scope::kOnce};
+const Control whole_vectors{"conv_silu", Gate::kEdges, "leaves out what does not fill a vector", [](Check& c) {
+                              widths(c, [](const ConvArgs& a) {
+                                ConvArgs b = a;
+                                b.channel_end = a.channel_begin + (a.channel_end - a.channel_begin) / 8 * 8;
+                                right(b);
+                              });
+                            }, Scope::kOnce};
+const Control remembers{"conv_silu", Gate::kRepeat, "newest tap first in every second call", [](Check& c) {
+                          for (int i = 0; i < 20; i++)
+                            repeat(c, [](const ConvArgs& a) {
+                              static int calls = 0;
+                              (calls++ / 2 % 2 ? newest_first : right)(a);  // a run is two calls, of two parts of the channels
+                            });
+                        }, Scope::kOnce};
 const Control newest{"conv_silu", Gate::kIsas, "newest tap first in one set", [](Check& check) {
                        const Stream s(check, 60, 3000);
                        check.equal_bits(s.whole(newest_first), s.whole(kernel(check.isa)), "sets");

@@ -322,6 +322,20 @@ void contained(Check& check, const DeltaNetKernels& f) {
   for (float x : s.state) check.that(x == x, "the state holds a NaN");
 }
 
+void borders(Check& check, const DeltaNetKernels& f) {
+  const Rows rows(check, Dims{32, 64, 2}, 48, 0.4);
+  const Sequence want = whole(f, rows);
+  for (int start = 0; start < 32; start++)
+    for (int keep : {1, 4, 9}) {
+      Sequence s(rows.dims);
+      if (start) s.call(f, rows, 0, start, start, start);
+      s.call(f, rows, start, 9, 1, keep);
+      const int rest = rows.count - start - keep;
+      s.call(f, rows, start + keep, rest, rest, rest);
+      equal(check, s, want, fmt::format("window at {}, {} kept", start, keep));
+    }
+}
+
 const DeltaNetKernels& kernel(Isa isa) { return kernels::cpu::delta_net_kernels(isa); }
 
 const Case accuracy_case{"delta_net", Gate::kAccuracy, [](Check& c) { accuracy(c, kernel(c.isa)); }};
@@ -329,23 +343,13 @@ const Case example_case{"delta_net", Gate::kAccuracy, "worked example", example}
 const Case definition_case{"delta_net", Gate::kRows, "the definition's bits", [](Check& c) { against_definition(c, kernel(c.isa), Fault::kNone); }};
 const Case cuts_case{"delta_net", Gate::kRows, "any cut, wrong guesses dropped", [](Check& c) { cuts(c, kernel(c.isa), c.isa == Isa::kGeneric ? 12 : 60); }};
 const Case contained_case{"delta_net", Gate::kEdges, "not finite", [](Check& c) { contained(c, kernel(c.isa)); }};
-const Case borders_case{"delta_net", Gate::kEdges, "windows of 9 at every place of a chunk", [](Check& check) {
-                          const Rows rows(check, Dims{32, 64, 2}, 48, 0.4);
-                          const Sequence want = whole(kernel(check.isa), rows);
-                          for (int start = 0; start < 32; start++)
-                            for (int keep : {1, 4, 9}) {
-                              Sequence s(rows.dims);
-                              if (start) s.call(kernel(check.isa), rows, 0, start, start, start);
-                              s.call(kernel(check.isa), rows, start, 9, 1, keep);
-                              const int rest = rows.count - start - keep;
-                              s.call(kernel(check.isa), rows, start + keep, rest, rest, rest);
-                              equal(check, s, want, fmt::format("window at {}, {} kept", start, keep));
-                            }
-                        }};
-const Case repeat_case{"delta_net", Gate::kRepeat, [](Check& check) {
-                         const Rows rows(check, Dims{}, 90, 0.4);
-                         equal(check, whole(kernel(check.isa), rows), whole(kernel(check.isa), rows), "second call");
-                       }};
+const Case borders_case{"delta_net", Gate::kEdges, "windows of 9 at every place of a chunk", [](Check& c) { borders(c, kernel(c.isa)); }};
+void repeat(Check& check, const DeltaNetKernels& f) {
+  const Rows rows(check, Dims{}, 90, 0.4);
+  const Sequence first = whole(f, rows);
+  equal(check, whole(f, rows), first, "second call");
+}
+const Case repeat_case{"delta_net", Gate::kRepeat, [](Check& c) { repeat(c, kernel(c.isa)); }};
 const Case isas_case{"delta_net", Gate::kIsas, [](Check& check) {
                        for (Dims dims : {Dims{}, Dims{40, 20, 3}}) {
                          const Rows rows(check, dims, 90, 0.4);
@@ -376,6 +380,46 @@ const Control guess_kept{"delta_net", Gate::kRows, "a guess stays in the state",
                            s.call(f, rows, 10, 38, 38, 38);
                            equal(check, s, want, "stream");
                          }, Scope::kOnce};
+/// The kernel with one thing wrong around it.
+DeltaNetKernels planted(void (*rows)(const DeltaNetArgs&)) {
+  DeltaNetKernels f = kernel(Isa::kGeneric);
+  f.delta_net = rows;
+  return f;
+}
+const Control remembers{"delta_net", Gate::kRepeat, "takes its scratch for zeroed in every second call", [](Check& c) {
+                          repeat(c, planted([](const DeltaNetArgs& a) {
+                            static int calls = 0;
+                            kernel(Isa::kGeneric).delta_net(a);
+                            if (calls++ % 2) a.out[0] += a.scratch[0] == 0 ? 0.0f : 1e-6f;
+                          }));
+                        }, Scope::kOnce};
+const Control no_flag{"delta_net", Gate::kEdges, "raises no flag", [](Check& c) {
+                        contained(c, planted([](const DeltaNetArgs& a) {
+                          DeltaNetArgs b = a;
+                          std::vector<std::uint8_t> unseen(static_cast<std::size_t>(a.rows));
+                          b.row_flags = unseen.data();
+                          kernel(Isa::kGeneric).delta_net(b);
+                        }));
+                      }, Scope::kOnce};
+const Control border_late{"delta_net", Gate::kEdges, "a window past a border reads the state before it", [](Check& c) {
+                            borders(c, planted([](const DeltaNetArgs& a) {
+                              const std::int64_t border = (a.length / kChunk + 1) * kChunk;
+                              if (a.rows <= 9 && a.stand < a.rows && a.length + a.rows > border && a.length + a.stand < border) {
+                                DeltaNetArgs head = a;
+                                head.rows = int(border - a.length);
+                                kernel(Isa::kGeneric).delta_net(head);
+                                const int left = a.rows - head.rows, first = head.rows;
+                                DeltaNetArgs tail = a;
+                                tail.folded = tail.length = border, tail.rows = left, tail.stand = 0;
+                                tail.q += first * a.qkv_stride, tail.k += first * a.qkv_stride, tail.v += first * a.qkv_stride;
+                                tail.g += first * a.coefficient_stride, tail.beta += first * a.coefficient_stride;
+                                tail.out += first * a.out_stride, tail.row_flags += first;
+                                kernel(Isa::kGeneric).delta_net(tail);
+                                return;
+                              }
+                              kernel(Isa::kGeneric).delta_net(a);
+                            }));
+                          }, Scope::kOnce};
 const Control set_order{"delta_net", Gate::kIsas, "another order of sums in one set", [](Check& check) {
                           const Rows rows(check, Dims{32, 64, 2}, 50, 0.4);
                           equal(check, definition(rows, Fault::kSubstitutesBackwards), whole(kernel(check.isas.back()), rows), "sets");

@@ -141,6 +141,16 @@ const Control wrong_coefficient{"math", Gate::kAccuracy, "exp with a polynomial 
                                     }
                                   });
                                 }, Scope::kOnce};
+const Control no_floor{"math", Gate::kEdges, "exp without its floor", [](Check& check) {
+                         ElementwiseKernels f = kernels::cpu::elementwise_kernels(Isa::kGeneric);
+                         f.exp = [](const float* x, std::int64_t n, float* y) {
+                           for (std::int64_t i = 0; i < n; i++) {
+                             const float k = std::nearbyint(x[i] * 1.44269502f);
+                             y[i] = std::bit_cast<float>(std::bit_cast<std::int32_t>(std::exp(x[i] - k * 0.693147181f)) + std::int32_t(std::uint32_t(std::int64_t(k)) << 23));
+                           }
+                         };
+                         specials(check, f);
+                       }, Scope::kOnce};
 const Control libm{"math", Gate::kIsas, "the platform's exp in one set", [](Check& check) {
                      std::vector<float> x = arguments(check, kFunctions[0]), want(x.size()), got(x.size());
                      kernels::cpu::elementwise_kernels(check.isa).exp(x.data(), std::int64_t(x.size()), want.data());

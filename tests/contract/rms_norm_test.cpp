@@ -174,10 +174,12 @@ const RmsNormKernels& kernel(Isa isa) { return kernels::cpu::rms_norm_kernels(is
 const Case accuracy_case{"rms_norm", Gate::kAccuracy, [](Check& c) { accuracy(c, kernel(c.isa)); }};
 const Case rows_case{"rms_norm", Gate::kRows, [](Check& c) { rows(c, kernel(c.isa)); }};
 const Case edges_case{"rms_norm", Gate::kEdges, [](Check& c) { edges(c, kernel(c.isa)); }};
-const Case repeat_case{"rms_norm", Gate::kRepeat, [](Check& check) {
-                         const Row row(check, 1000, 2, true);
-                         check.equal_bits(outputs(check, kernel(check.isa), row), outputs(check, kernel(check.isa), row), "second call");
-                       }};
+void repeat(Check& check, const RmsNormKernels& f) {
+  const Row row(check, 1000, 2, true);
+  const auto first = outputs(check, f, row);
+  check.equal_bits(outputs(check, f, row), first, "second call");
+}
+const Case repeat_case{"rms_norm", Gate::kRepeat, [](Check& c) { repeat(c, kernel(c.isa)); }};
 const Case isas_case{"rms_norm", Gate::kIsas, [](Check& check) {
                        for (int width : kWidths)
                          for (bool ties : {false, true}) {
@@ -196,6 +198,13 @@ const Control sequential{"rms_norm", Gate::kIsas, "a sequential sum in one set",
                              check.equal_bits(outputs(check, kDefinition<Fault::kSequential>, row), outputs(check, kernel(check.isa), row), "sets");
                            }
                          }, Scope::kOnce};
+const Control remembers{"rms_norm", Gate::kRepeat, "a sequential sum in every second call", [](Check& check) {
+                          for (int i = 0; i < 8; i++)
+                            repeat(check, {rms_definition<Fault::kNone>, [](const float* o, const bf16* z, const float* w, int n, float eps, bf16* out) {
+                                             static int calls = 0;
+                                             (calls++ % 2 ? gated_definition<Fault::kSequential> : gated_definition<Fault::kNone>)(o, z, w, n, eps, out);
+                                           }, l2_definition<Fault::kNone>});
+                        }, Scope::kOnce};
 const Control spreads{"rms_norm", Gate::kEdges, "l2_norm that lets NaN through", [](Check& c) { edges(c, kDefinition<Fault::kNone>); }, Scope::kOnce};
 
 }  // namespace

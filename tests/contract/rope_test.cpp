@@ -147,16 +147,21 @@ const Case bits_case{"rope", Gate::kRepeat, "the table's bits stay", [](Check& c
                        check.that(hash == 0xa057462b0249da65ull, fmt::format("hash of the table is {:#x}", hash));
                      }, Scope::kOnce};
 const Case rows_case{"rope", Gate::kRows, [](Check& c) { rows(c, kernel(c.isa), 30); }};
-const Case edges_case{"rope", Gate::kEdges, "in place", [](Check& check) {
-                        for (const Shape& s : kShapes) {
-                          const Head h(check, s);
-                          check.equal_bits(h.run(check, kernel(check.isa), true), h.run(check, kernel(check.isa)), fmt::format("head of {} in place", s.head_dim));
-                        }
-                      }};
-const Case repeat_case{"rope", Gate::kRepeat, [](Check& check) {
-                         const Head h(check, kShapes[0]);
-                         check.equal_bits(h.run(check, kernel(check.isa)), h.run(check, kernel(check.isa)), "second call");
-                       }};
+void in_place(Check& check, NormRope f) {
+  for (const Shape& s : kShapes) {
+    const Head h(check, s);
+    check.equal_bits(h.run(check, f, true), h.run(check, f), fmt::format("head of {} in place", s.head_dim));
+  }
+}
+void repeat(Check& check, NormRope f) {
+  for (const Shape& s : kShapes) {
+    const Head h(check, s);
+    const auto first = h.run(check, f);
+    check.equal_bits(h.run(check, f), first, "second call");
+  }
+}
+const Case edges_case{"rope", Gate::kEdges, "in place", [](Check& c) { in_place(c, kernel(c.isa)); }};
+const Case repeat_case{"rope", Gate::kRepeat, [](Check& c) { repeat(c, kernel(c.isa)); }};
 const Case isas_case{"rope", Gate::kIsas, [](Check& check) {
                        for (const Shape& s : kShapes)
                          for (int repeat = 0; repeat < 30; repeat++) {
@@ -167,6 +172,20 @@ const Case isas_case{"rope", Gate::kIsas, [](Check& check) {
 
 const Control pairs{"rope", Gate::kAccuracy, "rotates neighbours instead of halves", [](Check& c) { accuracy(c, definition<Fault::kPairs>); }, Scope::kOnce};
 const Control last_angle{"rope", Gate::kRows, "the last pair takes its neighbour's angle", [](Check& c) { rows(c, definition<Fault::kLastAngle>, 1); }, Scope::kOnce};
+const Control half_first{"rope", Gate::kEdges, "writes the first half before it reads it for the second", [](Check& c) {
+                           in_place(c, [](const bf16* x, const float*, int head_dim, float, const float* cos, const float* sin, int rotary_dim, bf16* out) {
+                             const int half = rotary_dim / 2;
+                             for (int i = 0; i < half; i++) out[i] = to_bf16(to_float(x[i]) * cos[i] - to_float(x[half + i]) * sin[i]);
+                             for (int i = 0; i < half; i++) out[half + i] = to_bf16(to_float(x[half + i]) * cos[i] + to_float(x[i]) * sin[i]);
+                             for (int i = rotary_dim; i < head_dim; i++) out[i] = x[i];
+                           });
+                         }, Scope::kOnce};
+const Control remembers{"rope", Gate::kRepeat, "neighbours instead of halves in every second call", [](Check& c) {
+                          repeat(c, [](const bf16* x, const float* w, int head_dim, float eps, const float* cos, const float* sin, int rotary_dim, bf16* out) {
+                            static int calls = 0;
+                            (calls++ % 2 ? definition<Fault::kPairs> : definition<Fault::kNone>)(x, w, head_dim, eps, cos, sin, rotary_dim, out);
+                          });
+                        }, Scope::kOnce};
 const Control unfused{"rope", Gate::kIsas, "one set without fused steps", [](Check& c) { rows(c, definition<Fault::kUnfused>, 500); }, Scope::kOnce};
 const Control one_position{"rope", Gate::kAccuracy, "table off by one position", [](Check& check) {
                              auto t = kernels::make_rope_table(64, 1e7, {}, 400);
