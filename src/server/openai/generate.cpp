@@ -83,12 +83,17 @@ Generation make_generation(const Service& service, const http::Request& http_req
 Result<Generation> read_generation(Service& service, const http::Request& request, Route route, const json::object& body, BoundedMemory& memory) {
   LOCKSTEP_ASSIGN(RequestFields fields, read_request_fields(body, route));
   log_once(service, fields);
-  auto ids = route == kChat ? chat_prompt(service.model, fields, service.limits.json_depth, memory)
-                            : raw_prompt(service.model, *fields.prompt, fields.add_special_tokens);
-  if (!ids.ok()) return ids.error();
-  const auto count = static_cast<std::int64_t>(ids->size());
+  ChatPrompt prompt;
+  if (route == kChat) {
+    LOCKSTEP_ASSIGN(prompt, chat_prompt(service.model, fields, service.limits.json_depth, true, memory));
+  } else {
+    LOCKSTEP_ASSIGN(prompt.ids, raw_prompt(service.model, *fields.prompt, fields.add_special_tokens));
+  }
+  const auto count = static_cast<std::int64_t>(prompt.ids.size());
   if (count + 1 > service.model.context) return too_long(service, count, route);
-  return make_generation(service, request, route, fields, std::move(*ids));
+  Generation out = make_generation(service, request, route, fields, std::move(prompt.ids));
+  out.request.resume_points = std::move(prompt.resume_points);
+  return out;
 }
 
 Answer generate(Service& service, const http::Request& request, Route route) {

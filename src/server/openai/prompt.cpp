@@ -3,12 +3,14 @@
 #include <boost/json/serialize.hpp>
 
 #include "server/openai/messages.h"
+#include "server/openai/resume_points.h"
 #include "text/chat_template.h"
 
 namespace lockstep::server::openai {
 namespace json = boost::json;
 
-Result<std::vector<std::int32_t>> chat_prompt(const engine::ModelInfo& model, const RequestFields& fields, int json_depth, BoundedMemory& memory) {
+Result<ChatPrompt> chat_prompt(const engine::ModelInfo& model, const RequestFields& fields, int json_depth, bool with_resume_points,
+                               BoundedMemory& memory) {
   if (!model.chat_template) {
     return Error{ErrorCode::kUnsupported, "the model " + model.name + " has no chat template; use /v1/completions", "messages"};
   }
@@ -38,7 +40,9 @@ Result<std::vector<std::int32_t>> chat_prompt(const engine::ModelInfo& model, co
   auto ids = model.tokenizer->encode_chat(*rendered);
   if (!ids.ok()) return Error{ids.error().code, ids.error().message, "messages"};
   if (ids->empty()) return Error{ErrorCode::kInvalidArgument, "messages give an empty prompt", "messages"};
-  return ids;
+  ChatPrompt out{std::move(*ids), {}};
+  if (with_resume_points) out.resume_points = resume_points(model, variables, *rendered, out.ids);
+  return out;
 }
 
 Result<std::vector<std::int32_t>> read_token_ids(const engine::ModelInfo& model, const json::array& ids, const std::string& name) {

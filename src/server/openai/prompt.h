@@ -10,8 +10,14 @@
 
 namespace lockstep::server::openai {
 
+struct ChatPrompt {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int64_t> resume_points;  // resume_points.h; empty unless asked for
+};
+
 /// Renders the messages with the model's template and encodes them. Errors name the message, or carry the template's words.
-Result<std::vector<std::int32_t>> chat_prompt(const engine::ModelInfo& model, const RequestFields& fields, int json_depth, BoundedMemory& memory);
+Result<ChatPrompt> chat_prompt(const engine::ModelInfo& model, const RequestFields& fields, int json_depth, bool with_resume_points,
+                               BoundedMemory& memory);
 
 /// A string, an array of token ids, or a list of one of these. `add_special_tokens`: of a string (BOS and the like).
 Result<std::vector<std::int32_t>> raw_prompt(const engine::ModelInfo& model, const boost::json::value& prompt, bool add_special_tokens = true);

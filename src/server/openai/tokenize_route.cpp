@@ -39,7 +39,8 @@ Body tokenize_body(const Service& service, const json::object& body, BoundedMemo
     chat.erase("return_token_strs");
     chat.erase("add_special_tokens");
     LOCKSTEP_ASSIGN(const RequestFields fields, read_request_fields(chat, kChat));
-    LOCKSTEP_ASSIGN(ids, chat_prompt(model, fields, service.limits.json_depth, memory));
+    LOCKSTEP_ASSIGN(ChatPrompt chat_ids, chat_prompt(model, fields, service.limits.json_depth, false, memory));
+    ids = std::move(chat_ids.ids);
   } else {
     if (!prompt->is_string()) return Error{ErrorCode::kInvalidArgument, "prompt must be a string", "prompt"};
     const auto& text = prompt->get_string();

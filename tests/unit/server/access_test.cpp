@@ -50,7 +50,7 @@ TEST(Cors, PreflightEchoesSaneHeaderNames) {
 
 TEST(RequestId, SaneOnesAreKept) {
   EXPECT_EQ(request_id_for(with("x-request-id", "abc-1")), "abc-1");
-  for (const std::string bad : {std::string(), std::string("a b"), std::string("a\x7f"), std::string("\xC3\xA4"), std::string(129, 'x')}) {
+  for (const std::string& bad : {std::string(), std::string("a b"), std::string("a\x7f"), std::string("\xC3\xA4"), std::string(129, 'x')}) {
     EXPECT_EQ(request_id_for(with("x-request-id", bad)).substr(0, 4), "req-");
   }
   EXPECT_NE(request_id_for({}), request_id_for({}));
