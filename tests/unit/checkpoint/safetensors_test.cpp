@@ -37,7 +37,8 @@ TEST(Safetensors, ReadsTensorsMetadataAndPadding) {
 
 TEST(Safetensors, DataMayLieAtAnyByte) {
   const std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})";
-  const auto tensors = parse_bytes(safetensors_bytes(header, 5));
+  const std::string file = safetensors_bytes(header, 5);  // views point into it
+  const auto tensors = parse_bytes(file);
   ASSERT_TRUE(tensors.ok()) << tensors.error().message;
   EXPECT_EQ(char(tensors->at("b").data[0]), 1);
 }
@@ -179,7 +180,9 @@ TEST(Safetensors, MemoryStaysNearTheHeaderLength) {
   getrusage(RUSAGE_SELF, &after);
   ASSERT_FALSE(tensors.ok());
   EXPECT_NE(tensors.error().message.find("one of more than 262144"), std::string::npos) << tensors.error().message;
+#ifndef __SANITIZE_ADDRESS__  // whose red zones take more than the entries
   EXPECT_LT(std::size_t(after.ru_maxrss - before.ru_maxrss) * 1024, 8 * header.size());
+#endif
 }
 
 TEST(MappedFile, RefusesWhatIsNoRegularFile) {
