@@ -115,7 +115,8 @@ void Scheduler::admit() {
       const auto at = std::find_if(running_.begin(), running_.end(), [&](const auto& other) { return other->group->order > lane.group->order; });
       running_.splice(at, queue_, here);
     }
-    if (blocked && running_.empty() && !queue_.empty()) {  // alone and still no room: it never fits
+    if (blocked && running_.empty() && !queue_.empty() && !store_.ledger.fits(bytes_to_start(*queue_.front()))) {
+      // Alone, with nothing left to shed, and still no room: it never fits.
       finish(*queue_.front(), FinishReason::kError, {}, {ErrorCode::kDoesNotFit, "the request does not fit the memory budget", "memory"});
       return remove_ended();
     }
@@ -135,6 +136,13 @@ bool Scheduler::waits(const Lane& lane, std::int64_t cached) {
     return true;
   }
   return false;
+}
+
+std::size_t Scheduler::bytes_to_start(const Lane& lane) const {
+  const kernels::StateLayout& layout = store_.backend.layout();
+  const std::int64_t rows = std::int64_t(lane.tokens.size()) + std::min(kReplyStep, lane.request().max_tokens - lane.reply_length());
+  const std::int64_t pages = layout.page_tokens ? (rows + layout.page_tokens - 1) / layout.page_tokens : 0;
+  return layout.recurrent_bytes + std::size_t(pages) * layout.page_bytes;
 }
 
 bool Scheduler::start(Lane& lane) {

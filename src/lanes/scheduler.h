@@ -61,6 +61,7 @@ class Scheduler {
   void set_resume_points(Lane& lane);
   void admit();
   bool start(Lane& lane);
+  std::size_t bytes_to_start(const Lane& lane) const;
   bool waits(const Lane& lane, std::int64_t cached);
   void leave(Lane& lane);
   bool reserve(Lane& lane, std::int64_t rows, bool may_stop_others);

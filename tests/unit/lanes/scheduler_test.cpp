@@ -152,7 +152,7 @@ TEST_P(Lanes, SmallBudgetStopsAndRecomputes) {
 TEST_P(Lanes, CancelsLeaveNoTrace) {
   const auto requests = bench->requests(8, 150, 20, 3);
   const auto solo = bench->solo(requests);
-  const auto outcome = bench->run(requests, 4, Bench::kPlenty, 0, 1, 0, {{1, 2}, {3, 5}, {6, 4}, {7, 30}});
+  const auto outcome = bench->run(requests, 4, Bench::kPlenty, 0, 1, 0, {{1, 2}, {3, 5}, {6, 8}, {7, 30}});
   for (int i : {0, 2, 4, 5}) EXPECT_EQ(outcome.replies.at(i).ids, solo[std::size_t(i)]) << i;
   for (int i : {1, 3, 6}) EXPECT_EQ(outcome.replies.at(i).reason, lanes::FinishReason::kCancelled) << i;
   EXPECT_EQ(outcome.end.held_bytes, 0u);
