@@ -33,7 +33,8 @@ libgtest-dev /usr/include/gtest/gtest.h
 python3 python3'
 check_packages='python3-venv /usr/share/doc/python3-venv
 curl curl
-git git
+nodejs node
+npm npm
 libbenchmark-dev /usr/include/benchmark/benchmark.h
 clang-16 clang++-16
 libclang-rt-16-dev /usr/lib/llvm-16/lib/clang/16/lib/linux/libclang_rt.fuzzer-x86_64.a'
