@@ -73,6 +73,14 @@ std::vector<std::int64_t> resume_points(const engine::ModelInfo& model, json::ob
   }
   messages.back() = std::move(last);
 
+  // Another conversation under the same system prompt.
+  if (const json::object* first = messages.front().if_object(); messages.size() > 2 && first && first->contains("role") && first->at("role") == "system") {
+    json::array all = std::move(messages);
+    messages = json::array({all.front(), message("user", variables.storage())}, variables.storage());
+    if (const auto other = model.chat_template->render(json::serialize(variables)); other.ok()) add(*other);
+    messages = std::move(all);
+  }
+
   std::sort(points.begin(), points.end());
   points.erase(std::unique(points.begin(), points.end()), points.end());
   return points;
