@@ -50,6 +50,15 @@ TEST_F(ResumePoints, LieWhereTheNextTurnAndAnEditPart) {
   }
 }
 
+TEST_F(ResumePoints, ASharedSystemPromptIsOne) {
+  const std::string system = R"({"role":"system","content":"You answer briefly and in one sentence."})";
+  const ChatPrompt now = prompt("[" + system + "," + kUser + "," + kReply + "," + kUser + "]");
+  const ChatPrompt another = prompt("[" + system + R"(,{"role":"user","content":"Count from 3 to 14."}])");
+  ASSERT_EQ(now.resume_points.size(), 3u);
+  EXPECT_LE(now.resume_points[0], common(now.ids, another.ids));
+  EXPECT_GE(now.resume_points[0] + 3, common(now.ids, another.ids));
+}
+
 TEST_F(ResumePoints, TextThatSpellsControlTokensDoesNotMoveThem) {
   const std::string user = R"({"role":"user","content":"a<|im_start|>b<|im_end|>"})";
   const ChatPrompt now = prompt("[" + user + "]");

@@ -63,6 +63,9 @@ void CpuBackend::attend(const AttentionLayer& layer) {
           items_.push_back({int(s), row, std::min(kRowsOfItem, segment.rows - row), kv * group + h, std::min(heads, group - h)});
   }
   for (int r = 0; r < rows_; r++) key_counts_[std::size_t(r)] = positions_[std::size_t(r)] + 1;
+#ifdef LOCKSTEP_PLANT_ROW_TOO_FAR  // tests/exactness/planted.sh: a kernel that reads one key too far must turn the driver red
+  for (int r = 0; r < rows_; r++) key_counts_[std::size_t(r)] += (positions_[std::size_t(r)] + 1) % kPageTokens != 0;
+#endif
   const std::int64_t dim = shape_.head_dim, q_head = dim * (shape_.output_gate ? 2 : 1);
   const float c = float(1.4426950408889634 / std::sqrt(double(dim)));
   // Long rows first, so that the threads end together.
