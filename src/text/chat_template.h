@@ -30,7 +30,7 @@ class ChatTemplate {
   /// `variables_json`: an object with messages and optionally tools, add_generation_prompt and every template keyword
   /// (enable_thinking ...), as the template sees them: key order, big integers and floats as Python has them. The special tokens of
   /// tokenizer_config.json (bos_token ...) are there too. An exception raised by the template is kInvalidArgument with its own words, any
-  /// other failure of it kInvalidArgument with its file and line. Work, output (64 MiB) and depth of recursion are bounded, the error
+  /// other failure of it kInvalidArgument with its file and line. Work, output (16 MiB) and depth of recursion are bounded, the error
   /// says so; only containers that a template builds out of themselves escape the bound on work.
   Result<std::string> render(std::string_view variables_json) const;
 

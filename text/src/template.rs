@@ -15,7 +15,7 @@ const MAX_SOURCE_BYTES: usize = 1 << 20;
 /// Outside strings: the engine parses and compiles an expression by recursion, a frame an operator.
 const MAX_TAG_CODE_BYTES: usize = 4096;
 const MAX_ELIFS: usize = 1000;
-const MAX_OUTPUT_BYTES: usize = 64 << 20;
+const MAX_OUTPUT_BYTES: usize = 16 << 20;
 /// One unit pays for an instruction or 64 bytes, so this bounds time (a fraction of a second) and memory (256 MiB) of a template alone;
 const BASE_FUEL: u64 = 4 << 20;
 /// and a conversation brings the work of its own size: a short message is some 60 bytes and 250 instructions.

@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 
 #include <cstdint>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -18,6 +19,13 @@
 #include "text/tokenizer.h"
 
 namespace lockstep::testing {
+
+/// Time this thread has computed, in milliseconds: what a printed figure should not owe to other processes.
+inline double thread_ms() {
+  std::timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return double(t.tv_sec) * 1e3 + double(t.tv_nsec) * 1e-6;
+}
 
 inline std::string utf8(std::uint32_t c) {
   if (c < 0x80) return {char(c)};

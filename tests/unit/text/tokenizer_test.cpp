@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <random>
 
 #include "text/text_stream.h"
@@ -80,26 +79,24 @@ TEST(TokenizerOracle, RandomIdsStreamAsTheyDecode) {
 TEST(TokenizerOracle, PrintsItsTimes) {
   LOCKSTEP_NEED_FIXTURE(oracle("prompts.json"));
   LOCKSTEP_NEED_FIXTURE(checkpoint("tiny-qwen3_5-mlx-4bit"));
-  using Clock = std::chrono::steady_clock;
-  const auto ms = [](Clock::time_point from) { return std::chrono::duration<double, std::milli>(Clock::now() - from).count(); };
-  auto start = Clock::now();
+  double start = thread_ms();
   const auto tokenizer = bundled();
   ASSERT_TRUE(tokenizer);
-  fmt::print("load {:.1f} ms\n", ms(start));
+  fmt::print("load {:.1f} ms\n", thread_ms() - start);
   std::string text;
   const auto prompts = read_json(oracle("prompts.json"));
   while (text.size() < 130000) {
     for (const auto& prompt : prompts.as_array()) text += prompt.at("text").as_string().c_str();
   }
-  start = Clock::now();
+  start = thread_ms();
   const auto ids = tokenizer->encode(text, false).value();
-  fmt::print("encode {} bytes to {} ids: {:.1f} ms\n", text.size(), ids.size(), ms(start));
-  start = Clock::now();
+  fmt::print("encode {} bytes to {} ids: {:.1f} ms\n", text.size(), ids.size(), thread_ms() - start);
+  start = thread_ms();
   const std::string marked = text::mark_plain(*tokenizer, text, false);
-  fmt::print("mark_plain: {:.1f} ms\n", ms(start));
-  start = Clock::now();
+  fmt::print("mark_plain: {:.1f} ms\n", thread_ms() - start);
+  start = thread_ms();
   const auto plain = tokenizer->encode_chat(marked).value();
-  fmt::print("encode_chat to {} ids: {:.1f} ms\n", plain.size(), ms(start));
+  fmt::print("encode_chat to {} ids: {:.1f} ms\n", plain.size(), thread_ms() - start);
   EXPECT_EQ(concatenated(*tokenizer, plain), text);
 }
 
