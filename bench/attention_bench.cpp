@@ -1,5 +1,5 @@
-// Attention at Qwen3.5-0.8B's shape (2 K/V heads of 4 query heads, head_dim 256) and Llama-1B's (8 of 4, 64) beside its bounds, measured in this
-// run, in turns: decode against K/V bytes over read bandwidth, prompts against multiply-adds over the register-only loop.
+// Attention at Qwen3.5-0.8B's shape (2 K/V heads of 4 query heads, head_dim 256) and Llama-1B's (8 of 4, 64) beside its bounds, measured in
+// this run, in turns: decode against K/V bytes over read bandwidth, prompts against multiply-adds over the register-only loop.
 //   attention_bench [--threads N] [--isa NAME] [--seconds S a line]
 #include <fmt/format.h>
 
@@ -45,7 +45,9 @@ class Cache {
   }
   std::size_t bytes() const { return 2 * half_ * std::size_t(pages_) * shape_.kv_heads * layers_; }
   std::size_t layer_bytes() const { return bytes() / std::size_t(layers_); }
-  const std::byte* const* pages(int layer, int kv_head) const { return table_.data() + (std::size_t(layer) * shape_.kv_heads + kv_head) * pages_; }
+  const std::byte* const* pages(int layer, int kv_head) const {
+    return table_.data() + (std::size_t(layer) * shape_.kv_heads + kv_head) * pages_;
+  }
   std::size_t v_offset() const { return half_; }
 
  private:
@@ -60,7 +62,12 @@ class Cache {
 class Layer {
  public:
   Layer(const Shape& shape, const Options& options, kernels::cpu::ThreadPool& pool, int rows, int keys)
-      : shape_(shape), pool_(pool), kernels_(kernels::cpu::attention_kernels(options.isa)), rows_(rows), q_(std::size_t(rows) * heads() * shape.head_dim, 0x3e80), out_(q_) {
+      : shape_(shape),
+        pool_(pool),
+        kernels_(kernels::cpu::attention_kernels(options.isa)),
+        rows_(rows),
+        q_(std::size_t(rows) * heads() * shape.head_dim, 0x3e80),
+        out_(q_) {
     for (int r = 0; r < rows; r++) counts_.push_back(keys - rows + 1 + r);
     scratch_floats_ = kernels::cpu::attention_scratch_floats(kRowsOfItem, shape.group, shape.head_dim) / 16 * 16 + 16;
     scratch_ = kernels::cpu::Pages(scratch_floats_ * sizeof(float) * std::size_t(pool.size()));
@@ -72,11 +79,13 @@ class Layer {
     return 2 * n * double(heads()) * shape_.head_dim;
   }
   void run(const Cache& cache, int layer) {
-    const int blocks = (rows_ + kRowsOfItem - 1) / kRowsOfItem, per = blocks * shape_.kv_heads >= 2 * pool_.size() ? shape_.group : std::max(1, shape_.group / 2);
+    const int blocks = (rows_ + kRowsOfItem - 1) / kRowsOfItem,
+              per = blocks * shape_.kv_heads >= 2 * pool_.size() ? shape_.group : std::max(1, shape_.group / 2);
     const int parts = shape_.group / per;
     pool_.parallel_for(std::int64_t(blocks) * shape_.kv_heads * parts, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
       for (std::int64_t i = begin; i < end; i++) {
-        const int block = blocks - 1 - int(i / (shape_.kv_heads * parts)), kv = int(i / parts % shape_.kv_heads), head = kv * shape_.group + int(i % parts) * per;
+        const int block = blocks - 1 - int(i / (shape_.kv_heads * parts)), kv = int(i / parts % shape_.kv_heads),
+                  head = kv * shape_.group + int(i % parts) * per;
         const int row = block * kRowsOfItem;
         kernels::cpu::AttentionArgs a;
         a.rows = std::min(kRowsOfItem, rows_ - row), a.heads = per, a.head_dim = shape_.head_dim;
@@ -117,8 +126,9 @@ void decode(const Options& options, kernels::cpu::ThreadPool& pool, const Shape&
     read.turn(bound);
     kernel.take(double(cache.layer_bytes()), [&] { layer.run(cache, turn % layers); });
   });
-  fmt::print("{:9} decode {} row{} {:5} keys: {:7.1f} us a layer, {:5.1f} GB/s of {:5.1f} ({:3.0f}%)\n", shape.name, rows, rows > 1 ? "s" : " ", keys,
-             kernel.median() * double(cache.layer_bytes()) * 1e6, 1e-9 / kernel.median(), 1e-9 / bound.median(), 100 * bound.median() / kernel.median());
+  fmt::print("{:9} decode {} row{} {:5} keys: {:7.1f} us a layer, {:5.1f} GB/s of {:5.1f} ({:3.0f}%)\n", shape.name, rows,
+             rows > 1 ? "s" : " ", keys, kernel.median() * double(cache.layer_bytes()) * 1e6, 1e-9 / kernel.median(), 1e-9 / bound.median(),
+             100 * bound.median() / kernel.median());
 }
 
 void prompt(const Options& options, kernels::cpu::ThreadPool& pool, const Shape& shape, int rows, int keys) {
@@ -130,7 +140,8 @@ void prompt(const Options& options, kernels::cpu::ThreadPool& pool, const Shape&
     kernel.take(2 * layer.multiply_adds(), [&] { layer.run(cache, 0); });
   });
   fmt::print("{:9} prompt {:4} rows to key {:5}: {:7.1f} us a layer, {:5.1f} GFLOP/s of {:5.1f} ({:3.0f}%)\n", shape.name, rows, keys,
-             kernel.median() * 2 * layer.multiply_adds() * 1e6, 1e-9 / kernel.median(), 1e-9 / bound.median(), 100 * bound.median() / kernel.median());
+             kernel.median() * 2 * layer.multiply_adds() * 1e6, 1e-9 / kernel.median(), 1e-9 / bound.median(),
+             100 * bound.median() / kernel.median());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Gated DeltaNet at Qwen3.5-0.8B's shape (16 key heads, 16 value heads, 128 x 128 states) beside its bounds, measured in this run, in turns:
-// decode against state bytes over read bandwidth, prompts against multiply-adds over the register-only loop; the convolution beside them.
+// Gated DeltaNet at Qwen3.5-0.8B's shape (16 key heads, 16 value heads, 128 x 128 states) beside its bounds, measured in this run, in
+// turns: decode against state bytes over read bandwidth, prompts against multiply-adds over the register-only loop; the convolution beside
+// them.
 //   delta_net_bench [--threads N] [--isa NAME] [--seconds S a line]
 #include <fmt/format.h>
 
@@ -105,7 +106,8 @@ void decode(const Options& options, kernels::cpu::ThreadPool& pool, int rows) {
     kernel.take(double(Layer::state_bytes()), [&] { layer.run(turn / kLayers % 16, turn % kLayers); });
   });
   fmt::print("decode {:2} row{}: {:7.1f} us a layer, states {:5.1f} GB/s of {:5.1f} ({:3.0f}%)\n", rows, rows > 1 ? "s" : " ",
-             kernel.median() * double(Layer::state_bytes()) * 1e6, 1e-9 / kernel.median(), 1e-9 / bound.median(), 100 * bound.median() / kernel.median());
+             kernel.median() * double(Layer::state_bytes()) * 1e6, 1e-9 / kernel.median(), 1e-9 / bound.median(),
+             100 * bound.median() / kernel.median());
 }
 
 void prompt(const Options& options, kernels::cpu::ThreadPool& pool, int rows) {
@@ -117,8 +119,9 @@ void prompt(const Options& options, kernels::cpu::ThreadPool& pool, int rows) {
     kernel.take(operations, [&] { layer.run(0, 0); });
     conv.take(rows, [&] { layer.convolve(); });
   });
-  fmt::print("prompt {:3} rows: {:7.1f} us a layer, {:5.1f} GFLOP/s of {:5.1f} ({:3.0f}%); convolution {:6.1f} us\n", rows, kernel.median() * operations * 1e6,
-             1e-9 / kernel.median(), 1e-9 / bound.median(), 100 * bound.median() / kernel.median(), conv.median() * rows * 1e6);
+  fmt::print("prompt {:3} rows: {:7.1f} us a layer, {:5.1f} GFLOP/s of {:5.1f} ({:3.0f}%); convolution {:6.1f} us\n", rows,
+             kernel.median() * operations * 1e6, 1e-9 / kernel.median(), 1e-9 / bound.median(), 100 * bound.median() / kernel.median(),
+             conv.median() * rows * 1e6);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ std::vector<float> rope_inverse_frequencies(int rotary_dim, double theta, const 
   for (int j = 0; j < rotary_dim / 2; j++) {
     double f = exact::exp(-2.0 * j / rotary_dim * log_theta);
     if (scaling.type == RopeScaling::Type::kLinear) f /= scaling.factor;
-    if (scaling.type == RopeScaling::Type::kLlama3) {  // models.md 7.3
+    if (scaling.type == RopeScaling::Type::kLlama3) {  // as published with Llama 3.1
       const double wavelength = 2 * kPi / f, original = scaling.original_max_position_embeddings;
       if (wavelength > original / scaling.low_freq_factor) {
         f /= scaling.factor;

@@ -7,7 +7,7 @@
 
 namespace lockstep::kernels {
 
-/// Rotary scaling (models.md 7.3): default, linear (angle / factor) or llama3.
+/// Rotary scaling: default, linear (angle / factor) or llama3.
 struct RopeScaling {
   enum class Type { kDefault, kLinear, kLlama3 } type = Type::kDefault;
   double factor = 1, low_freq_factor = 1, high_freq_factor = 4;

@@ -1,5 +1,5 @@
-// Attention over pages against the float64 reference, against a plain scalar form of the canonical definition (kernels/ops/attention.h), and
-// against itself in other blocks, cuts and company.
+// Attention over pages against the float64 reference, against a plain scalar form of the canonical definition (kernels/ops/attention.h),
+// and against itself in other blocks, cuts and company.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,9 +28,9 @@ float score_factor(int head_dim) { return float(1.4426950408889634 / std::sqrt(d
 struct Problem {
   int rows, heads, head_dim, keys;
   bool gated;
-  std::vector<bf16> q, gate, k, v;               // [rows][heads][head_dim], [keys][head_dim]
-  std::vector<std::int32_t> counts;              // [rows]
-  std::vector<std::vector<std::byte>> storage;   // a page each: K, then V
+  std::vector<bf16> q, gate, k, v;              // [rows][heads][head_dim], [keys][head_dim]
+  std::vector<std::int32_t> counts;             // [rows]
+  std::vector<std::vector<std::byte>> storage;  // a page each: K, then V
   std::vector<const std::byte*> pages;
 
   /// `ties`: keys in pairs of equal weight whose values are bf16 neighbours, so that a row's result lies on the border between two bf16
@@ -63,8 +63,8 @@ struct Problem {
     std::uint8_t flag = 0;
     for (int i = 0; i < keys; i++) {
       bf16* page = reinterpret_cast<bf16*>(storage[std::size_t(i / kPageTokens)].data());
-      kernels::cpu::attention_kernels(isa).store_kv(&k[std::size_t(i) * head_dim], &v[std::size_t(i) * head_dim], head_dim, page, page + half,
-                                                    i % kPageTokens, &flag);
+      kernels::cpu::attention_kernels(isa).store_kv(&k[std::size_t(i) * head_dim], &v[std::size_t(i) * head_dim], head_dim, page,
+                                                    page + half, i % kPageTokens, &flag);
     }
     for (auto& s : storage) pages.push_back(s.data());
   }
@@ -110,8 +110,12 @@ void definition(const AttentionArgs& a, Fault fault) {
     return y;
   };
   const int tile = fault == Fault::kOneTile ? 1 << 20 : kAttentionTile;
-  const auto key = [&](int j, int d) { return to_float(reinterpret_cast<const bf16*>(a.pages[j / kPageTokens] + a.k_offset)[d * kPageTokens + j % kPageTokens]); };
-  const auto value = [&](int j, int d) { return to_float(reinterpret_cast<const bf16*>(a.pages[j / kPageTokens] + a.v_offset)[j % kPageTokens * a.head_dim + d]); };
+  const auto key = [&](int j, int d) {
+    return to_float(reinterpret_cast<const bf16*>(a.pages[j / kPageTokens] + a.k_offset)[d * kPageTokens + j % kPageTokens]);
+  };
+  const auto value = [&](int j, int d) {
+    return to_float(reinterpret_cast<const bf16*>(a.pages[j / kPageTokens] + a.v_offset)[j % kPageTokens * a.head_dim + d]);
+  };
   for (int r = 0; r < a.rows; r++) {
     for (int h = 0; h < a.heads; h++) {
       const bf16* q = a.q + r * a.q_row_stride + h * a.q_head_stride;
@@ -162,8 +166,9 @@ void accuracy(Check& check, Problem::Attention f) {
       for (int r = 0; r < p.rows; r++)
         for (int h = 0; h < s.heads; h++) {
           const std::size_t n = std::size_t(p.counts[std::size_t(r)]) * s.head_dim, dim = std::size_t(s.head_dim);
-          const auto want = kernels::reference::attention({&p.q[p.at(r, h)], dim}, {p.k.data(), n}, {p.v.data(), n},
-                                                          s.gated ? std::span<const bf16>(&p.gate[p.at(r, h)], dim) : std::span<const bf16>());
+          const auto want =
+              kernels::reference::attention({&p.q[p.at(r, h)], dim}, {p.k.data(), n}, {p.v.data(), n},
+                                            s.gated ? std::span<const bf16>(&p.gate[p.at(r, h)], dim) : std::span<const bf16>());
           for (std::size_t d = 0; d < dim; d++)
             check.near(to_float(out[p.at(r, h) + d]), want.out[d], bf16_ulp(std::fabs(want.out[d]) + want.bound[d]) / 2 + want.bound[d],
                        fmt::format("{} heads of {}, {} keys, row {}, head {}", s.heads, s.head_dim, keys, r, h), std::int64_t(d));
@@ -212,8 +217,11 @@ void hostile(Check& check, Problem::Attention f) {
   for (int r = 0; r < p.rows; r++)
     for (int h = 0; h < 3; h++) {
       const std::size_t at = p.at(r, h);
-      if (poisoned[std::size_t(r) * 3 + h]) check.that(after[at] == 0x7fc0, "a query of NaN must give the one NaN");
-      else check.equal_bits(std::span(after).subspan(at, 64), std::span(before).subspan(at, 64), fmt::format("row {} head {} beside poison", r, h));
+      if (poisoned[std::size_t(r) * 3 + h])
+        check.that(after[at] == 0x7fc0, "a query of NaN must give the one NaN");
+      else
+        check.equal_bits(std::span(after).subspan(at, 64), std::span(before).subspan(at, 64),
+                         fmt::format("row {} head {} beside poison", r, h));
     }
 }
 
@@ -230,15 +238,19 @@ void stores(Check& check, decltype(AttentionKernels::store_kv) store) {
   for (int d = 0; d < kDim; d++)
     for (int slot = 0; slot < kPageTokens; slot++) {
       const bf16 got_k = page_k[std::size_t(d) * kPageTokens + slot], got_v = page_v[std::size_t(slot) * kDim + d];
-      if (slot == 31) check.that(got_k == stored(k[std::size_t(d)]) && got_v == stored(v[std::size_t(d)]), fmt::format("stored values, dimension {}", d));
-      else if (slot != 7) check.that(got_k == kPoisonBf16 && got_v == kPoisonBf16, "other slots stay");
+      if (slot == 31)
+        check.that(got_k == stored(k[std::size_t(d)]) && got_v == stored(v[std::size_t(d)]), fmt::format("stored values, dimension {}", d));
+      else if (slot != 7)
+        check.that(got_k == kPoisonBf16 && got_v == kPoisonBf16, "other slots stay");
     }
 }
 
 Problem::Attention kernel(Isa isa) { return kernels::cpu::attention_kernels(isa).attention; }
 
 const Case accuracy_case{"attention", Gate::kAccuracy, [](Check& c) { accuracy(c, kernel(c.isa)); }};
-const Case rows_case{"attention", Gate::kRows, [](Check& c) { rows(c, kernel(c.isa), {1, 5, 32, 47, 127, 128, 129, 140, 256, 511, 512, 513}); }};
+const Case rows_case{"attention", Gate::kRows, [](Check& c) {
+                       rows(c, kernel(c.isa), {1, 5, 32, 47, 127, 128, 129, 140, 256, 511, 512, 513});
+                     }};
 const Case hostile_case{"attention", Gate::kRows, "hostile company", [](Check& c) { hostile(c, kernel(c.isa)); }};
 const Case long_case{"attention", Gate::kEdges, "2,000 keys", [](Check& c) { rows(c, kernel(c.isa), {257, 2000}); }};
 const Case stores_case{"attention", Gate::kEdges, "store_kv", [](Check& c) { stores(c, kernels::cpu::attention_kernels(c.isa).store_kv); }};
@@ -254,45 +266,61 @@ void repeat(Check& check, Problem::Attention f) {
   check.equal_bits(p.all(f), p.all(f), "second call");
 }
 const Case repeat_case{"attention", Gate::kRepeat, [](Check& c) { repeat(c, kernel(c.isa)); }};
-const Case isas_case{"attention", Gate::kIsas, [](Check& check) {
+const Case isas_case{"attention", Gate::kIsas,
+                     [](Check& check) {
                        for (const Shape& s : kShapes) {
                          const Problem p(check, 11, s.heads, s.head_dim, 391, s.gated, s.heads % 2 == 0);
                          const std::vector<bf16> want = p.all(kernel(Isa::kGeneric));
                          for (Isa isa : check.isas) check.equal_bits(p.all(kernel(isa)), want, kernels::isa_name(isa));
                        }
-                     }, Scope::kOnce};
+                     },
+                     Scope::kOnce};
 
-const Control drops_key{"attention", Gate::kAccuracy, "drops the last key", [](Check& c) {
-                          accuracy(c, [](const AttentionArgs& a) { definition(a, Fault::kDropsLastKey); });
-                        }, Scope::kOnce};
-const Control far_key{"attention", Gate::kRows, "reads one key too far", [](Check& c) {
+const Control drops_key{"attention", Gate::kAccuracy, "drops the last key",
+                        [](Check& c) { accuracy(c, [](const AttentionArgs& a) { definition(a, Fault::kDropsLastKey); }); }, Scope::kOnce};
+const Control far_key{"attention", Gate::kRows, "reads one key too far",
+                      [](Check& c) {
                         rows(c, [](const AttentionArgs& a) { definition(a, Fault::kReadsOneTooFar); }, {127, 140});
-                      }, Scope::kOnce};
-const Control sum_order{"attention", Gate::kRows, "sums the weights backwards", [](Check& c) {
+                      },
+                      Scope::kOnce};
+const Control sum_order{"attention", Gate::kRows, "sums the weights backwards",
+                        [](Check& c) {
                           rows(c, [](const AttentionArgs& a) { definition(a, Fault::kReversedSum); }, {511, 512});
-                        }, Scope::kOnce};
-const Control one_tile{"attention", Gate::kEdges, "one tile for all keys", [](Check& c) {
+                        },
+                        Scope::kOnce};
+const Control one_tile{"attention", Gate::kEdges, "one tile for all keys",
+                       [](Check& c) {
                          rows(c, [](const AttentionArgs& a) { definition(a, Fault::kOneTile); }, {140, 513});
-                       }, Scope::kOnce};
-const Control masked{"attention", Gate::kRows, "adds 0 times the first masked value", [](Check& c) {
+                       },
+                       Scope::kOnce};
+const Control masked{"attention", Gate::kRows, "adds 0 times the first masked value",
+                     [](Check& c) {
                        rows(c, [](const AttentionArgs& a) { definition(a, Fault::kZeroTimesMasked); }, {47, 129});
-                     }, Scope::kOnce};
-const Control blind_store{"attention", Gate::kEdges, "store_kv keeps infinities", [](Check& c) {
+                     },
+                     Scope::kOnce};
+const Control blind_store{"attention", Gate::kEdges, "store_kv keeps infinities",
+                          [](Check& c) {
                             stores(c, [](const bf16* k, const bf16* v, int dim, bf16* page_k, bf16* page_v, int slot, std::uint8_t* flag) {
                               *flag = 1;
                               for (int d = 0; d < dim; d++) page_k[d * kPageTokens + slot] = k[d], page_v[slot * dim + d] = v[d];
                             });
-                          }, Scope::kOnce};
-const Control remembers{"attention", Gate::kRepeat, "another order of sums in every second call", [](Check& c) {
+                          },
+                          Scope::kOnce};
+const Control remembers{"attention", Gate::kRepeat, "another order of sums in every second call",
+                        [](Check& c) {
                           repeat(c, [](const AttentionArgs& a) {
                             static int calls = 0;
                             definition(a, calls++ % 2 ? Fault::kReversedSum : Fault::kNone);
                           });
-                        }, Scope::kOnce};
-const Control by_count{"attention", Gate::kIsas, "another order of sums in one set", [](Check& check) {
+                        },
+                        Scope::kOnce};
+const Control by_count{"attention", Gate::kIsas, "another order of sums in one set",
+                       [](Check& check) {
                          const Problem p(check, 11, 4, 256, 391, true, true);
-                         check.equal_bits(p.all([](const AttentionArgs& a) { definition(a, Fault::kReversedSum); }), p.all(kernel(check.isas.back())), "sets");
-                       }, Scope::kOnce};
+                         check.equal_bits(p.all([](const AttentionArgs& a) { definition(a, Fault::kReversedSum); }),
+                                          p.all(kernel(check.isas.back())), "sets");
+                       },
+                       Scope::kOnce};
 
 }  // namespace
 }  // namespace lockstep::contract

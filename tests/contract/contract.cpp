@@ -111,8 +111,10 @@ void run_entry(const Entry& e, kernels::Isa isa, const std::vector<kernels::Isa>
   const auto begin = std::chrono::steady_clock::now();
   e.function(check);
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  if (e.scope == Scope::kEachIsa) tally.kernels.insert({e.operation, isa});
-  else for (auto i : isas) tally.kernels.insert({e.operation, i});
+  if (e.scope == Scope::kEachIsa)
+    tally.kernels.insert({e.operation, isa});
+  else
+    for (auto i : isas) tally.kernels.insert({e.operation, i});
   const bool red = check.failures() > 0;
   const char* verdict = e.control ? (red ? "red as planted" : "MISSED") : (red ? "FAIL" : "pass");
   (e.control ? (red ? tally.red : tally.missed) : (red ? tally.fail : tally.pass))++;
@@ -131,11 +133,16 @@ void run_entry(const Entry& e, kernels::Isa isa, const std::vector<kernels::Isa>
 
 std::string_view gate_name(Gate gate) {
   switch (gate) {
-    case Gate::kAccuracy: return "accuracy";
-    case Gate::kRows: return "rows";
-    case Gate::kRepeat: return "repeat";
-    case Gate::kEdges: return "edges";
-    case Gate::kIsas: return "isas";
+    case Gate::kAccuracy:
+      return "accuracy";
+    case Gate::kRows:
+      return "rows";
+    case Gate::kRepeat:
+      return "repeat";
+    case Gate::kEdges:
+      return "edges";
+    case Gate::kIsas:
+      return "isas";
   }
   return "?";
 }
@@ -151,8 +158,8 @@ bool Check::near(double got, double want, double bound, std::string_view what, s
   const bool special = std::isnan(want) || std::isinf(want) || std::isnan(got) || std::isinf(got);
   const bool holds = special ? (std::isnan(want) ? std::isnan(got) : got == want) : std::fabs(got - want) <= bound;
   if (!holds)
-    fail(fmt::format("{}{}: {:.9g} instead of {:.9g}, off by {:.3g}, bound {:.3g}", what, index >= 0 ? fmt::format("[{}]", index) : "", got, want,
-                     std::fabs(got - want), bound));
+    fail(fmt::format("{}{}: {:.9g} instead of {:.9g}, off by {:.3g}, bound {:.3g}", what, index >= 0 ? fmt::format("[{}]", index) : "", got,
+                     want, std::fabs(got - want), bound));
   return holds;
 }
 
@@ -192,8 +199,10 @@ int run_contract(std::span<const std::string> args) {
   kernels::cpu::flush_denormals();
   Tally tally;
   for (const auto& e : chosen) {
-    if (e.scope == Scope::kOnce) run_entry(e, isas.back(), isas, *options, tally);
-    else for (auto isa : isas) run_entry(e, isa, isas, *options, tally);
+    if (e.scope == Scope::kOnce)
+      run_entry(e, isas.back(), isas, *options, tally);
+    else
+      for (auto isa : isas) run_entry(e, isa, isas, *options, tally);
   }
   if (chosen.empty()) {
     fmt::print(stderr, "contract: no case matches --filter {}\n", options->filter);
@@ -203,8 +212,8 @@ int run_contract(std::span<const std::string> args) {
     fmt::print("FAIL {}: no control shows that this gate can fail\n", gate);
     tally.fail++;
   }
-  fmt::print("contract: {} kernels, {} pass, {} fail, {} known findings, {} controls red as planted, {} controls missed\n", tally.kernels.size(),
-             tally.pass, tally.fail, tally.findings, tally.red, tally.missed);
+  fmt::print("contract: {} kernels, {} pass, {} fail, {} known findings, {} controls red as planted, {} controls missed\n",
+             tally.kernels.size(), tally.pass, tally.fail, tally.findings, tally.red, tally.missed);
   const int failed = tally.fail + tally.missed;
   fmt::print("{} passed, {} failed\n", tally.pass + tally.red, failed);
   return failed ? 1 : 0;

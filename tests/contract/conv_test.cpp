@@ -66,8 +66,10 @@ void accuracy(Check& check, Conv f) {
         x[std::size_t(t)] = from < 0 ? 0.0 : double(to_float(s.raw[std::size_t(from) * s.channels + c]));
         size += std::fabs(taps[std::size_t(t)] * x[std::size_t(t)]);
       }
-      const double want = kernels::reference::conv_silu(taps, x), bound = 0x1p-24 * (5 * std::fabs(want) + 1.1 * 4 * size) + 3e-37;  // |silu'| <= 1.1
-      check.near(to_float(out[std::size_t(r) * s.channels + c]), want, bf16_ulp(std::fabs(want) + bound) / 2 + bound, fmt::format("row {}", r), c);
+      const double want = kernels::reference::conv_silu(taps, x),
+                   bound = 0x1p-24 * (5 * std::fabs(want) + 1.1 * 4 * size) + 3e-37;  // |silu'| <= 1.1
+      check.near(to_float(out[std::size_t(r) * s.channels + c]), want, bf16_ulp(std::fabs(want) + bound) / 2 + bound,
+                 fmt::format("row {}", r), c);
     }
 }
 
@@ -87,8 +89,9 @@ void definition(const ConvArgs& a, bool newest_first, bool stale_ring) {
       for (int e = 0; e < kConvTaps; e++) {
         const int t = newest_first ? kConvTaps - 1 - e : e, from = r + t - (kConvTaps - 1);
         const std::int64_t position = a.position + from;
-        const float x = from >= 0 ? to_float(a.raw[from * a.raw_stride + c])
-                        : position >= 0 ? to_float(a.ring[(position + (stale_ring ? kRawSlots - 1 : 0)) % kRawSlots * a.channels + c]) : 0.0f;
+        const float x = from >= 0       ? to_float(a.raw[from * a.raw_stride + c])
+                        : position >= 0 ? to_float(a.ring[(position + (stale_ring ? kRawSlots - 1 : 0)) % kRawSlots * a.channels + c])
+                                        : 0.0f;
         sum = std::fma(a.taps[std::int64_t(t) * a.channels + c], x, sum);
       }
       float e, minus = -sum;
@@ -120,7 +123,8 @@ void coefficients(Check& check, Coefficients f) {
       check.that(std::bit_cast<std::uint32_t>(alone_g) == std::bit_cast<std::uint32_t>(g[i]) && alone_beta == beta[i], "a head alone");
     }
     for (std::size_t i = n; i < g.size(); i++)
-      check.that(std::bit_cast<std::uint32_t>(g[i]) == kPoisonBits && std::bit_cast<std::uint32_t>(beta[i]) == kPoisonBits, "wrote too far");
+      check.that(std::bit_cast<std::uint32_t>(g[i]) == kPoisonBits && std::bit_cast<std::uint32_t>(beta[i]) == kPoisonBits,
+                 "wrote too far");
   }
   const bf16 a[3] = {to_bf16(1e30f), to_bf16(NAN), to_bf16(-INFINITY)}, b[3] = {to_bf16(INFINITY), to_bf16(-INFINITY), to_bf16(NAN)};
   const float neg[3] = {-1, -1, -1}, bias[3] = {};
@@ -146,10 +150,13 @@ void widths(Check& check, Conv f) {
 }
 const Case repeat_case{"conv_silu", Gate::kRepeat, [](Check& c) { repeat(c, kernel(c.isa)); }};
 const Case edges_case{"conv_silu", Gate::kEdges, "every narrow width", [](Check& c) { widths(c, kernel(c.isa)); }};
-const Case isas_case{"conv_silu", Gate::kIsas, [](Check& check) {
+const Case isas_case{"conv_silu", Gate::kIsas,
+                     [](Check& check) {
                        const Stream s(check, 30, 1000);
-                       for (Isa isa : check.isas) check.equal_bits(s.whole(kernel(isa)), s.whole(kernel(Isa::kGeneric)), kernels::isa_name(isa));
-                     }, Scope::kOnce};
+                       for (Isa isa : check.isas)
+                         check.equal_bits(s.whole(kernel(isa)), s.whole(kernel(Isa::kGeneric)), kernels::isa_name(isa));
+                     },
+                     Scope::kOnce};
 void same_coefficients(Check& check, Coefficients f, std::string_view what) {
   const std::vector<bf16> a = check.random.wide_bf16s(999, 4), b = check.random.wide_bf16s(999, 4);
   const std::vector<float> neg = check.random.normals(999), bias = check.random.normals(999);
@@ -168,39 +175,53 @@ void naive_coefficients(const bf16* a, const bf16* b, const float* neg, const fl
 }
 
 const Case coefficients_case{"coefficients", Gate::kAccuracy, [](Check& c) { coefficients(c, coefficient_kernel(c.isa)); }};
-const Case coefficients_isas{"coefficients", Gate::kIsas, [](Check& c) {
+const Case coefficients_isas{"coefficients", Gate::kIsas,
+                             [](Check& c) {
                                for (Isa isa : c.isas) same_coefficients(c, coefficient_kernel(isa), kernels::isa_name(isa));
-                             }, Scope::kOnce};
-const Control no_log1p{"coefficients", Gate::kAccuracy, "log(1 + x) for log1p", [](Check& c) { coefficients(c, naive_coefficients); }, Scope::kOnce};
-const Control platform{"coefficients", Gate::kIsas, "the platform's functions in one set", [](Check& c) { same_coefficients(c, naive_coefficients, "sets"); }, Scope::kOnce};
+                             },
+                             Scope::kOnce};
+const Control no_log1p{"coefficients", Gate::kAccuracy, "log(1 + x) for log1p", [](Check& c) { coefficients(c, naive_coefficients); },
+                       Scope::kOnce};
+const Control platform{"coefficients", Gate::kIsas, "the platform's functions in one set",
+                       [](Check& c) { same_coefficients(c, naive_coefficients, "sets"); }, Scope::kOnce};
 
-const Control reversed{"conv_silu", Gate::kAccuracy, "taps the wrong way round", [](Check& check) {
+const Control reversed{"conv_silu", Gate::kAccuracy, "taps the wrong way round",
+                       [](Check& check) {
                          accuracy(check, [](const ConvArgs& a) {
                            ConvArgs b = a;
                            std::vector<float> taps(std::size_t(kConvTaps) * a.channels);
-                           for (int t = 0; t < kConvTaps; t++) std::copy_n(a.taps + std::int64_t(kConvTaps - 1 - t) * a.channels, a.channels, &taps[std::size_t(t) * a.channels]);
+                           for (int t = 0; t < kConvTaps; t++)
+                             std::copy_n(a.taps + std::int64_t(kConvTaps - 1 - t) * a.channels, a.channels,
+                                         &taps[std::size_t(t) * a.channels]);
                            b.taps = taps.data();
                            right(b);
                          });
-                       }, Scope::kOnce};
-const Control whole_vectors{"conv_silu", Gate::kEdges, "leaves out what does not fill a vector", [](Check& c) {
+                       },
+                       Scope::kOnce};
+const Control whole_vectors{"conv_silu", Gate::kEdges, "leaves out what does not fill a vector",
+                            [](Check& c) {
                               widths(c, [](const ConvArgs& a) {
                                 ConvArgs b = a;
                                 b.channel_end = a.channel_begin + (a.channel_end - a.channel_begin) / 8 * 8;
                                 right(b);
                               });
-                            }, Scope::kOnce};
-const Control remembers{"conv_silu", Gate::kRepeat, "newest tap first in every second call", [](Check& c) {
+                            },
+                            Scope::kOnce};
+const Control remembers{"conv_silu", Gate::kRepeat, "newest tap first in every second call",
+                        [](Check& c) {
                           for (int i = 0; i < 20; i++)
                             repeat(c, [](const ConvArgs& a) {
                               static int calls = 0;
                               (calls++ / 2 % 2 ? newest_first : right)(a);  // a run is two calls, of two parts of the channels
                             });
-                        }, Scope::kOnce};
-const Control newest{"conv_silu", Gate::kIsas, "newest tap first in one set", [](Check& check) {
+                        },
+                        Scope::kOnce};
+const Control newest{"conv_silu", Gate::kIsas, "newest tap first in one set",
+                     [](Check& check) {
                        const Stream s(check, 60, 3000);
                        check.equal_bits(s.whole(newest_first), s.whole(kernel(check.isa)), "sets");
-                     }, Scope::kOnce};
+                     },
+                     Scope::kOnce};
 const Control stale{"conv_silu", Gate::kRows, "reads the ring one row too old", [](Check& c) { cuts(c, stale_ring, right); }, Scope::kOnce};
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Gated DeltaNet against the float64 reference, against a plain scalar form of the canonical definition (kernels/ops/delta_net.h), and against
-// itself: any cut of a stream into calls, windows with wrong guesses that are dropped, chunk borders anywhere.
+// Gated DeltaNet against the float64 reference, against a plain scalar form of the canonical definition (kernels/ops/delta_net.h), and
+// against itself: any cut of a stream into calls, windows with wrong guesses that are dropped, chunk borders anywhere.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,8 +29,8 @@ struct Dims {
 struct Rows {
   Dims dims;
   int count = 0;
-  std::vector<bf16> q, k, v;    // [count][key], [count][heads][value]
-  std::vector<float> g, beta;   // [count][heads]
+  std::vector<bf16> q, k, v;   // [count][key], [count][heads][value]
+  std::vector<float> g, beta;  // [count][heads]
 
   Rows(Check& check, Dims dims, int count, double decay, bool same_keys = false) : dims(dims), count(count) {
     q.resize(std::size_t(count) * dims.key);
@@ -39,7 +39,8 @@ struct Rows {
     const auto& norm = kernels::cpu::rms_norm_kernels(Isa::kGeneric).l2_norm;
     std::vector<bf16> first = check.random.bf16s(std::size_t(dims.key));
     for (int r = 0; r < count; r++) {
-      const std::vector<bf16> a = check.random.bf16s(std::size_t(dims.key)), b = same_keys ? first : check.random.bf16s(std::size_t(dims.key));
+      const std::vector<bf16> a = check.random.bf16s(std::size_t(dims.key)),
+                              b = same_keys ? first : check.random.bf16s(std::size_t(dims.key));
       norm(a.data(), dims.key, &q[std::size_t(r) * dims.key], &flag);
       norm(b.data(), dims.key, &k[std::size_t(r) * dims.key], &flag);
     }
@@ -165,7 +166,8 @@ Sequence definition(const Rows& rows, Fault fault) {
         const bf16* q = &rows.q[row(r) * dk];
         for (std::size_t j = 0; j < dv; j++) {
           float sk = 0, sq = 0;
-          for (std::size_t i = 0; i < dk; i++) sk = std::fma(to_float(key(r)[i]), S[i * dv + j], sk), sq = std::fma(to_float(q[i]), S[i * dv + j], sq);
+          for (std::size_t i = 0; i < dk; i++)
+            sk = std::fma(to_float(key(r)[i]), S[i * dv + j], sk), sq = std::fma(to_float(q[i]), S[i * dv + j], sq);
           const float carried = exp_of(cum[std::size_t(r)]);
           float& own = d[std::size_t(r)][j];
           own = beta * std::fma(-carried, sk, to_float(rows.v[(row(r) * heads + h) * dv + j]));
@@ -240,7 +242,8 @@ void cuts(Check& check, const DeltaNetKernels& f, int streams) {
       } else if (kind == 1) {
         s.call(f, rows, at, 1, 1, 1);
       } else {  // a window: root (or nothing) stands, some guesses are right, the others poisonous
-        const int stand = std::min(left, check.random.integer(0, kind == 2 ? 1 : 3)), n = stand + check.random.integer(stand == 0, kind == 2 ? 8 : 16);
+        const int stand = std::min(left, check.random.integer(0, kind == 2 ? 1 : 3)),
+                  n = stand + check.random.integer(stand == 0, kind == 2 ? 8 : 16);
         const int right = std::min({left, n, stand + check.random.integer(0, n - stand)});
         Rows window(check, dims, n, 0.4);
         const auto copy = [&](auto& to, const auto& from, std::size_t width) {
@@ -266,7 +269,12 @@ void cuts(Check& check, const DeltaNetKernels& f, int streams) {
 void accuracy(Check& check, const DeltaNetKernels& f) {
   for (int kind = 0; kind < 4; kind++) {
     const Dims dims{128, 128, 1};
-    const Rows rows(check, dims, 150, kind == 0 ? 0.05 : kind == 1 ? 1.0 : kind == 2 ? 8.0 : 0.01, kind == 3);  // 3: hostile, all keys equal
+    const Rows rows(check, dims, 150,
+                    kind == 0   ? 0.05
+                    : kind == 1 ? 1.0
+                    : kind == 2 ? 8.0
+                                : 0.01,
+                    kind == 3);  // 3: hostile, all keys equal
     const Sequence s = whole(f, rows);
     const auto want = kernels::reference::delta_net(128, 128, 1 / std::sqrt(128.0), rows.q, rows.k, rows.v, rows.g, rows.beta);
     for (std::size_t i = 0; i < want.out.size(); i++)
@@ -280,15 +288,17 @@ void accuracy(Check& check, const DeltaNetKernels& f) {
   }
 }
 
-/// models.md's worked example: two key dimensions, three rows. Loose, since q and k are stored to bf16: it holds the meaning, not the bits.
+/// A worked example: two key dimensions, three rows. Loose, since q and k are stored to bf16: it holds the meaning, not the bits.
 void example(Check& check) {
   const auto& f = kernels::cpu::delta_net_kernels(check.isa);
   Dims dims{2, 2, 1};
   Rows rows(check, dims, 3, 1);
   const float q[3][2] = {{1, 2}, {.5f, -1}, {3, 0}}, k[3][2] = {{2, 1}, {1, 1}, {-1, 2}}, v[3][2] = {{1, -1}, {.5f, 2}, {-2, 1}};
   const float a[3] = {.1f, -.5f, 1}, b[3] = {0, 1, -1};
-  const double want[3][2] = {{0.2828426559060878, -0.2828426559060878}, {-0.0367396275482404, -0.3719342761514934}, {0.2256759099502909, 0.0575571895188113}};
-  const double want_g[3] = {-0.8698445071728694, -0.5442442391798044, -1.5808205484877307}, want_beta[3] = {0.5, 0.7310585786300049, 0.2689414213699951};
+  const double want[3][2] = {
+      {0.2828426559060878, -0.2828426559060878}, {-0.0367396275482404, -0.3719342761514934}, {0.2256759099502909, 0.0575571895188113}};
+  const double want_g[3] = {-0.8698445071728694, -0.5442442391798044, -1.5808205484877307},
+               want_beta[3] = {0.5, 0.7310585786300049, 0.2689414213699951};
   const float neg_exp_a = float(-std::exp(0.3)), dt_bias = -0.2f;
   std::uint8_t flag = 0;
   for (int r = 0; r < 3; r++) {
@@ -317,7 +327,8 @@ void contained(Check& check, const DeltaNetKernels& f) {
   const Sequence s = whole(f, rows);
   for (int r = 0; r < rows.count; r++) {
     const bool planted = r == 5 || r == 20 || r == 30 || r == 33;
-    if (planted || r < 20) check.that(s.flags[std::size_t(r)] == planted, fmt::format("flag of row {}", r));  // 3.3e38 may overflow in a later row
+    if (planted || r < 20)
+      check.that(s.flags[std::size_t(r)] == planted, fmt::format("flag of row {}", r));  // 3.3e38 may overflow in a later row
   }
   for (float x : s.state) check.that(x == x, "the state holds a NaN");
 }
@@ -340,8 +351,10 @@ const DeltaNetKernels& kernel(Isa isa) { return kernels::cpu::delta_net_kernels(
 
 const Case accuracy_case{"delta_net", Gate::kAccuracy, [](Check& c) { accuracy(c, kernel(c.isa)); }};
 const Case example_case{"delta_net", Gate::kAccuracy, "worked example", example};
-const Case definition_case{"delta_net", Gate::kRows, "the definition's bits", [](Check& c) { against_definition(c, kernel(c.isa), Fault::kNone); }};
-const Case cuts_case{"delta_net", Gate::kRows, "any cut, wrong guesses dropped", [](Check& c) { cuts(c, kernel(c.isa), c.isa == Isa::kGeneric ? 12 : 60); }};
+const Case definition_case{"delta_net", Gate::kRows, "the definition's bits",
+                           [](Check& c) { against_definition(c, kernel(c.isa), Fault::kNone); }};
+const Case cuts_case{"delta_net", Gate::kRows, "any cut, wrong guesses dropped",
+                     [](Check& c) { cuts(c, kernel(c.isa), c.isa == Isa::kGeneric ? 12 : 60); }};
 const Case contained_case{"delta_net", Gate::kEdges, "not finite", [](Check& c) { contained(c, kernel(c.isa)); }};
 const Case borders_case{"delta_net", Gate::kEdges, "windows of 9 at every place of a chunk", [](Check& c) { borders(c, kernel(c.isa)); }};
 void repeat(Check& check, const DeltaNetKernels& f) {
@@ -350,25 +363,36 @@ void repeat(Check& check, const DeltaNetKernels& f) {
   equal(check, whole(f, rows), first, "second call");
 }
 const Case repeat_case{"delta_net", Gate::kRepeat, [](Check& c) { repeat(c, kernel(c.isa)); }};
-const Case isas_case{"delta_net", Gate::kIsas, [](Check& check) {
+const Case isas_case{"delta_net", Gate::kIsas,
+                     [](Check& check) {
                        for (Dims dims : {Dims{}, Dims{40, 20, 3}}) {
                          const Rows rows(check, dims, 90, 0.4);
                          const Sequence want = whole(kernel(Isa::kGeneric), rows);
                          for (Isa isa : check.isas) equal(check, whole(kernel(isa), rows), want, std::string(kernels::isa_name(isa)));
                        }
-                     }, Scope::kOnce};
+                     },
+                     Scope::kOnce};
 
-const Control forgets{"delta_net", Gate::kAccuracy, "forgets a chunk's first row", [](Check& check) {
+const Control forgets{"delta_net", Gate::kAccuracy, "forgets a chunk's first row",
+                      [](Check& check) {
                         const Rows rows(check, Dims{128, 128, 1}, 40, 0.1);
                         const Sequence s = definition(rows, Fault::kForgetsFirst);
-                        const auto want = kernels::reference::delta_net(128, 128, 1 / std::sqrt(128.0), rows.q, rows.k, rows.v, rows.g, rows.beta);
-                        for (std::size_t i = 0; i < want.out.size(); i++) check.near(s.out[i], want.out[i], want.out_bound[i], "out", std::int64_t(i));
-                      }, Scope::kOnce};
-const Control fold_late{"delta_net", Gate::kRows, "folds one row late", [](Check& c) { against_definition(c, kernel(c.isa), Fault::kFoldsOneLate); }, Scope::kOnce};
-const Control backwards{"delta_net", Gate::kRows, "substitutes backwards", [](Check& c) { against_definition(c, kernel(c.isa), Fault::kSubstitutesBackwards); }, Scope::kOnce};
-const Control fold_back{"delta_net", Gate::kRows, "folds rows backwards", [](Check& c) { against_definition(c, kernel(c.isa), Fault::kFoldsBackwards); }, Scope::kOnce};
-const Control next_row{"delta_net", Gate::kRows, "reads the next row", [](Check& c) { against_definition(c, kernel(c.isa), Fault::kReadsNext); }, Scope::kOnce};
-const Control guess_kept{"delta_net", Gate::kRows, "a guess stays in the state", [](Check& check) {
+                        const auto want =
+                            kernels::reference::delta_net(128, 128, 1 / std::sqrt(128.0), rows.q, rows.k, rows.v, rows.g, rows.beta);
+                        for (std::size_t i = 0; i < want.out.size(); i++)
+                          check.near(s.out[i], want.out[i], want.out_bound[i], "out", std::int64_t(i));
+                      },
+                      Scope::kOnce};
+const Control fold_late{"delta_net", Gate::kRows, "folds one row late",
+                        [](Check& c) { against_definition(c, kernel(c.isa), Fault::kFoldsOneLate); }, Scope::kOnce};
+const Control backwards{"delta_net", Gate::kRows, "substitutes backwards",
+                        [](Check& c) { against_definition(c, kernel(c.isa), Fault::kSubstitutesBackwards); }, Scope::kOnce};
+const Control fold_back{"delta_net", Gate::kRows, "folds rows backwards",
+                        [](Check& c) { against_definition(c, kernel(c.isa), Fault::kFoldsBackwards); }, Scope::kOnce};
+const Control next_row{"delta_net", Gate::kRows, "reads the next row",
+                       [](Check& c) { against_definition(c, kernel(c.isa), Fault::kReadsNext); }, Scope::kOnce};
+const Control guess_kept{"delta_net", Gate::kRows, "a guess stays in the state",
+                         [](Check& check) {
                            const Rows rows(check, Dims{32, 64, 2}, 48, 0.4);
                            const auto& f = kernel(check.isa);
                            const Sequence want = whole(f, rows);
@@ -379,51 +403,60 @@ const Control guess_kept{"delta_net", Gate::kRows, "a guess stays in the state",
                            s.out.resize(std::size_t(10) * 128);
                            s.call(f, rows, 10, 38, 38, 38);
                            equal(check, s, want, "stream");
-                         }, Scope::kOnce};
+                         },
+                         Scope::kOnce};
 /// The kernel with one thing wrong around it.
 DeltaNetKernels planted(void (*rows)(const DeltaNetArgs&)) {
   DeltaNetKernels f = kernel(Isa::kGeneric);
   f.delta_net = rows;
   return f;
 }
-const Control remembers{"delta_net", Gate::kRepeat, "takes its scratch for zeroed in every second call", [](Check& c) {
+const Control remembers{"delta_net", Gate::kRepeat, "takes its scratch for zeroed in every second call",
+                        [](Check& c) {
                           repeat(c, planted([](const DeltaNetArgs& a) {
-                            static int calls = 0;
-                            kernel(Isa::kGeneric).delta_net(a);
-                            if (calls++ % 2) a.out[0] += a.scratch[0] == 0 ? 0.0f : 1e-6f;
-                          }));
-                        }, Scope::kOnce};
-const Control no_flag{"delta_net", Gate::kEdges, "raises no flag", [](Check& c) {
+                                   static int calls = 0;
+                                   kernel(Isa::kGeneric).delta_net(a);
+                                   if (calls++ % 2) a.out[0] += a.scratch[0] == 0 ? 0.0f : 1e-6f;
+                                 }));
+                        },
+                        Scope::kOnce};
+const Control no_flag{"delta_net", Gate::kEdges, "raises no flag",
+                      [](Check& c) {
                         contained(c, planted([](const DeltaNetArgs& a) {
-                          DeltaNetArgs b = a;
-                          std::vector<std::uint8_t> unseen(static_cast<std::size_t>(a.rows));
-                          b.row_flags = unseen.data();
-                          kernel(Isa::kGeneric).delta_net(b);
-                        }));
-                      }, Scope::kOnce};
-const Control border_late{"delta_net", Gate::kEdges, "a window past a border reads the state before it", [](Check& c) {
+                                    DeltaNetArgs b = a;
+                                    std::vector<std::uint8_t> unseen(static_cast<std::size_t>(a.rows));
+                                    b.row_flags = unseen.data();
+                                    kernel(Isa::kGeneric).delta_net(b);
+                                  }));
+                      },
+                      Scope::kOnce};
+const Control border_late{"delta_net", Gate::kEdges, "a window past a border reads the state before it",
+                          [](Check& c) {
                             borders(c, planted([](const DeltaNetArgs& a) {
-                              const std::int64_t border = (a.length / kChunk + 1) * kChunk;
-                              if (a.rows <= 9 && a.stand < a.rows && a.length + a.rows > border && a.length + a.stand < border) {
-                                DeltaNetArgs head = a;
-                                head.rows = int(border - a.length);
-                                kernel(Isa::kGeneric).delta_net(head);
-                                const int left = a.rows - head.rows, first = head.rows;
-                                DeltaNetArgs tail = a;
-                                tail.folded = tail.length = border, tail.rows = left, tail.stand = 0;
-                                tail.q += first * a.qkv_stride, tail.k += first * a.qkv_stride, tail.v += first * a.qkv_stride;
-                                tail.g += first * a.coefficient_stride, tail.beta += first * a.coefficient_stride;
-                                tail.out += first * a.out_stride, tail.row_flags += first;
-                                kernel(Isa::kGeneric).delta_net(tail);
-                                return;
-                              }
-                              kernel(Isa::kGeneric).delta_net(a);
-                            }));
-                          }, Scope::kOnce};
-const Control set_order{"delta_net", Gate::kIsas, "another order of sums in one set", [](Check& check) {
+                                      const std::int64_t border = (a.length / kChunk + 1) * kChunk;
+                                      if (a.rows <= 9 && a.stand < a.rows && a.length + a.rows > border && a.length + a.stand < border) {
+                                        DeltaNetArgs head = a;
+                                        head.rows = int(border - a.length);
+                                        kernel(Isa::kGeneric).delta_net(head);
+                                        const int left = a.rows - head.rows, first = head.rows;
+                                        DeltaNetArgs tail = a;
+                                        tail.folded = tail.length = border, tail.rows = left, tail.stand = 0;
+                                        tail.q += first * a.qkv_stride, tail.k += first * a.qkv_stride, tail.v += first * a.qkv_stride;
+                                        tail.g += first * a.coefficient_stride, tail.beta += first * a.coefficient_stride;
+                                        tail.out += first * a.out_stride, tail.row_flags += first;
+                                        kernel(Isa::kGeneric).delta_net(tail);
+                                        return;
+                                      }
+                                      kernel(Isa::kGeneric).delta_net(a);
+                                    }));
+                          },
+                          Scope::kOnce};
+const Control set_order{"delta_net", Gate::kIsas, "another order of sums in one set",
+                        [](Check& check) {
                           const Rows rows(check, Dims{32, 64, 2}, 50, 0.4);
                           equal(check, definition(rows, Fault::kSubstitutesBackwards), whole(kernel(check.isas.back()), rows), "sets");
-                        }, Scope::kOnce};
+                        },
+                        Scope::kOnce};
 
 }  // namespace
 }  // namespace lockstep::contract

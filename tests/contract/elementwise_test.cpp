@@ -16,9 +16,12 @@ using kernels::Isa;
 using SiluMul = void (*)(const bf16*, const bf16*, std::int64_t, bf16*);
 SiluMul silu_mul(Isa isa) { return kernels::cpu::elementwise_kernels(isa).silu_mul; }
 
-std::vector<bf16> run(SiluMul f, const std::vector<bf16>& gate, const std::vector<bf16>& up) {
-  std::vector<bf16> out(gate.size(), kPoisonBf16);
-  f(gate.data(), up.data(), std::int64_t(gate.size()), out.data());
+std::vector<bf16> run(SiluMul f, std::vector<bf16> gate, std::vector<bf16> up) {
+  const std::size_t n = gate.size();
+  gate.push_back(kPoisonBf16), up.push_back(kPoisonBf16);  // room for a control that goes too far
+  std::vector<bf16> out(n + 1, kPoisonBf16);
+  f(gate.data(), up.data(), std::int64_t(n), out.data());
+  out.resize(n);
   return out;
 }
 
@@ -82,27 +85,38 @@ void stored_twice(const bf16* g, const bf16* u, std::int64_t n, bf16* out) {
 
 const Case rows_case{"silu_mul", Gate::kRows, [](Check& c) { rows(c, silu_mul(c.isa)); }};
 const Case repeat_case{"silu_mul", Gate::kRepeat, [](Check& c) { repeat(c, silu_mul(c.isa)); }};
-const Case isas_case{"silu_mul", Gate::kIsas, [](Check& c) {
+const Case isas_case{"silu_mul", Gate::kIsas,
+                     [](Check& c) {
                        for (Isa isa : c.isas) same(c, silu_mul(isa), kernels::isa_name(isa));
-                     }, Scope::kOnce};
+                     },
+                     Scope::kOnce};
 
-const Control twice{"silu_mul", Gate::kAccuracy, "stores silu before the product", [](Check& c) { accuracy(c, stored_twice); }, Scope::kOnce};
-const Control one_set{"silu_mul", Gate::kIsas, "one set stores silu before the product", [](Check& c) { same(c, stored_twice, "sets"); }, Scope::kOnce};
-const Control neighbour{"silu_mul", Gate::kRows, "adds zero times the neighbour", [](Check& check) {
+const Control twice{"silu_mul", Gate::kAccuracy, "stores silu before the product", [](Check& c) { accuracy(c, stored_twice); },
+                    Scope::kOnce};
+const Control one_set{"silu_mul", Gate::kIsas, "one set stores silu before the product", [](Check& c) { same(c, stored_twice, "sets"); },
+                      Scope::kOnce};
+const Control neighbour{"silu_mul", Gate::kRows, "adds zero times the neighbour",
+                        [](Check& check) {
                           rows(check, [](const bf16* g, const bf16* u, std::int64_t n, bf16* out) {
                             silu_mul(Isa::kGeneric)(g, u, n, out);
                             for (std::int64_t i = 0; i + 1 < n; i++) out[i] = to_bf16(to_float(out[i]) + 0.0f * to_float(g[i + 1]));
                           });
-                        }, Scope::kOnce};
-const Control remembers{"silu_mul", Gate::kRepeat, "stores silu first in every second call", [](Check& check) {
+                        },
+                        Scope::kOnce};
+const Control remembers{"silu_mul", Gate::kRepeat, "stores silu first in every second call",
+                        [](Check& check) {
                           repeat(check, [](const bf16* g, const bf16* u, std::int64_t n, bf16* out) {
                             static int calls = 0;
                             (calls++ % 2 ? stored_twice : silu_mul(Isa::kGeneric))(g, u, n, out);
                           });
-                        }, Scope::kOnce};
-const Control one_too_far{"silu_mul", Gate::kEdges, "writes one value too far", [](Check& check) {
-                            edges(check, [](const bf16* g, const bf16* u, std::int64_t n, bf16* out) { silu_mul(Isa::kGeneric)(g, u, n + 1, out); });
-                          }, Scope::kOnce};
+                        },
+                        Scope::kOnce};
+const Control one_too_far{
+    "silu_mul", Gate::kEdges, "writes one value too far",
+    [](Check& check) {
+      edges(check, [](const bf16* g, const bf16* u, std::int64_t n, bf16* out) { silu_mul(Isa::kGeneric)(g, u, n + 1, out); });
+    },
+    Scope::kOnce};
 
 }  // namespace
 }  // namespace lockstep::contract

@@ -24,8 +24,8 @@ struct Function1 {
   const char* name;
   Values ElementwiseKernels::*values;
   double (*exact)(double);
-  double units;       // relative bound in u
-  double low, high;   // interesting range
+  double units;      // relative bound in u
+  double low, high;  // interesting range
 };
 const Function1 kFunctions[] = {
     {"exp", &ElementwiseKernels::exp, [](double x) { return std::exp(x); }, 3, -90, 90},
@@ -43,7 +43,8 @@ std::vector<float> arguments(Check& check, const Function1& f) {
     const float v = std::bit_cast<float>(bits);
     if (std::fabs(v) >= kSmallest && std::fabs(v) < kInf) x.push_back(v);
   }
-  for (float around : {0.0f, 1.0f, -1.0f, 0.5f, 2.0f, 0.70710678f, 1.41421356f, 0.41421356f, -0.29289322f, 88.72283f, -87.33654f, 127.0f, 128.0f, -126.0f, -0.5f})
+  for (float around : {0.0f, 1.0f, -1.0f, 0.5f, 2.0f, 0.70710678f, 1.41421356f, 0.41421356f, -0.29289322f, 88.72283f, -87.33654f, 127.0f,
+                       128.0f, -126.0f, -0.5f})
     for (int step = -40; step <= 40; step++) {
       float v = around;
       for (int i = 0; i < std::abs(step); i++) v = std::nextafter(v, step < 0 ? -kInf : kInf);
@@ -74,9 +75,11 @@ void specials(Check& check, const ElementwiseKernels& k) {
   check.that(at(k.exp, -1e4f) == 0 && at(k.exp, -kInf) == 0 && at(k.exp, -3e38f) == 0, "exp of very small values is 0");
   check.that(at(k.exp, 1e4f) == kInf && at(k.exp, kInf) == kInf && at(k.exp, 3e38f) == kInf, "exp of very large values is infinity");
   check.that(at(k.exp, 0.0f) == 1 && at(k.exp, -0.0f) == 1, "exp(0) is 1");
-  check.that(at(k.exp2, -kInf) == 0 && at(k.exp2, -3e38f) == 0 && at(k.exp2, kInf) == kInf && at(k.exp2, 3e38f) == kInf, "exp2 of infinities");
+  check.that(at(k.exp2, -kInf) == 0 && at(k.exp2, -3e38f) == 0 && at(k.exp2, kInf) == kInf && at(k.exp2, 3e38f) == kInf,
+             "exp2 of infinities");
   for (int i = -126; i <= 127; i++) check.that(at(k.exp2, float(i)) == std::ldexp(1.0f, i), "exp2 of whole numbers is exact");
-  check.that(at(k.log, 0.0f) == -kInf && at(k.log, -0.0f) == -kInf && at(k.log, kInf) == kInf && at(k.log, 1.0f) == 0, "log of 0, 1 and infinity");
+  check.that(at(k.log, 0.0f) == -kInf && at(k.log, -0.0f) == -kInf && at(k.log, kInf) == kInf && at(k.log, 1.0f) == 0,
+             "log of 0, 1 and infinity");
   check.that(std::isnan(at(k.log, -1.0f)) && std::isnan(at(k.log, -kInf)), "log below zero is NaN");
   check.that(at(k.log1p, -1.0f) == -kInf && at(k.log1p, kInf) == kInf && at(k.log1p, 0.0f) == 0, "log1p of -1, 0 and infinity");
   check.that(std::isnan(at(k.log1p, -1.5f)), "log1p below -1 is NaN");
@@ -113,14 +116,19 @@ void gates(Check& check) {
   }
 }
 
-const Case exp_case{"math", Gate::kAccuracy, "exp", [](Check& c) { accuracy(c, kFunctions[0], kernels::cpu::elementwise_kernels(c.isa).exp); }};
-const Case exp2_case{"math", Gate::kAccuracy, "exp2", [](Check& c) { accuracy(c, kFunctions[1], kernels::cpu::elementwise_kernels(c.isa).exp2); }};
-const Case log_case{"math", Gate::kAccuracy, "log", [](Check& c) { accuracy(c, kFunctions[2], kernels::cpu::elementwise_kernels(c.isa).log); }};
-const Case log1p_case{"math", Gate::kAccuracy, "log1p", [](Check& c) { accuracy(c, kFunctions[3], kernels::cpu::elementwise_kernels(c.isa).log1p); }};
+const Case exp_case{"math", Gate::kAccuracy, "exp",
+                    [](Check& c) { accuracy(c, kFunctions[0], kernels::cpu::elementwise_kernels(c.isa).exp); }};
+const Case exp2_case{"math", Gate::kAccuracy, "exp2",
+                     [](Check& c) { accuracy(c, kFunctions[1], kernels::cpu::elementwise_kernels(c.isa).exp2); }};
+const Case log_case{"math", Gate::kAccuracy, "log",
+                    [](Check& c) { accuracy(c, kFunctions[2], kernels::cpu::elementwise_kernels(c.isa).log); }};
+const Case log1p_case{"math", Gate::kAccuracy, "log1p",
+                      [](Check& c) { accuracy(c, kFunctions[3], kernels::cpu::elementwise_kernels(c.isa).log1p); }};
 const Case gates_case{"math", Gate::kAccuracy, "sigmoid, softplus and silu at every bf16 value", gates};
 const Case specials_case{"math", Gate::kEdges, [](Check& c) { specials(c, kernels::cpu::elementwise_kernels(c.isa)); }};
 
-const Case isas_case{"math", Gate::kIsas, [](Check& check) {
+const Case isas_case{"math", Gate::kIsas,
+                     [](Check& check) {
                        for (const auto& f : kFunctions) {
                          std::vector<float> x = arguments(check, f), want(x.size()), got(x.size());
                          (kernels::cpu::elementwise_kernels(Isa::kGeneric).*f.values)(x.data(), std::int64_t(x.size()), want.data());
@@ -131,32 +139,41 @@ const Case isas_case{"math", Gate::kIsas, [](Check& check) {
                            check.equal_bits(got, want, std::string(f.name) + " on " + std::string(kernels::isa_name(isa)));
                          }
                        }
-                     }, Scope::kOnce};
+                     },
+                     Scope::kOnce};
 
-const Control wrong_coefficient{"math", Gate::kAccuracy, "exp with a polynomial one term short", [](Check& check) {
-                                  accuracy(check, kFunctions[0], [](const float* x, std::int64_t n, float* y) {
-                                    for (std::int64_t i = 0; i < n; i++) {
-                                      const double k = std::nearbyint(x[i] * 1.4426950408889634), r = x[i] - k * 0.6931471805599453;
-                                      y[i] = float(std::ldexp(1 + r + r * r / 2 + r * r * r / 6 + r * r * r * r / 24 + r * r * r * r * r / 120, int(k)));
-                                    }
-                                  });
-                                }, Scope::kOnce};
-const Control no_floor{"math", Gate::kEdges, "exp without its floor", [](Check& check) {
+const Control wrong_coefficient{
+    "math", Gate::kAccuracy, "exp with a polynomial one term short",
+    [](Check& check) {
+      accuracy(check, kFunctions[0], [](const float* x, std::int64_t n, float* y) {
+        for (std::int64_t i = 0; i < n; i++) {
+          const double k = std::nearbyint(x[i] * 1.4426950408889634), r = x[i] - k * 0.6931471805599453;
+          y[i] = float(std::ldexp(1 + r + r * r / 2 + r * r * r / 6 + r * r * r * r / 24 + r * r * r * r * r / 120, int(k)));
+        }
+      });
+    },
+    Scope::kOnce};
+const Control no_floor{"math", Gate::kEdges, "exp without its floor",
+                       [](Check& check) {
                          ElementwiseKernels f = kernels::cpu::elementwise_kernels(Isa::kGeneric);
                          f.exp = [](const float* x, std::int64_t n, float* y) {
                            for (std::int64_t i = 0; i < n; i++) {
                              const float k = std::nearbyint(x[i] * 1.44269502f);
-                             y[i] = std::bit_cast<float>(std::bit_cast<std::int32_t>(std::exp(x[i] - k * 0.693147181f)) + std::int32_t(std::uint32_t(std::int64_t(k)) << 23));
+                             y[i] = std::bit_cast<float>(std::bit_cast<std::int32_t>(std::exp(x[i] - k * 0.693147181f)) +
+                                                         std::int32_t(std::uint32_t(std::int64_t(k)) << 23));
                            }
                          };
                          specials(check, f);
-                       }, Scope::kOnce};
-const Control libm{"math", Gate::kIsas, "the platform's exp in one set", [](Check& check) {
+                       },
+                       Scope::kOnce};
+const Control libm{"math", Gate::kIsas, "the platform's exp in one set",
+                   [](Check& check) {
                      std::vector<float> x = arguments(check, kFunctions[0]), want(x.size()), got(x.size());
                      kernels::cpu::elementwise_kernels(check.isa).exp(x.data(), std::int64_t(x.size()), want.data());
                      for (std::size_t i = 0; i < x.size(); i++) got[i] = std::exp(x[i]);
                      check.equal_bits(got, want, "exp");
-                   }, Scope::kOnce};
+                   },
+                   Scope::kOnce};
 
 }  // namespace
 }  // namespace lockstep::contract

@@ -17,7 +17,8 @@ using kernels::cpu::RmsNormKernels;
 
 constexpr double kUnit = 0x1p-24;
 constexpr float kEps = 1e-6f;
-constexpr int kWidths[] = {1, 31, 37, 64, 80, 128, 256, 1024, 1536, 2048, 2560, 4096, 5120};  // head and hidden sizes of supported models, odd ones
+constexpr int kWidths[] = {1,    31,   37,   64,   80,   128, 256,
+                           1024, 1536, 2048, 2560, 4096, 5120};  // head and hidden sizes of supported models, odd ones
 
 double norm_error(std::size_t n) { return (double(n) / 16 + 6) / 2 + 5; }
 void near_stored(Check& check, bf16 got, double want, double relative, const char* what, std::size_t n, std::size_t i) {
@@ -55,8 +56,10 @@ float squares(const T* x, int n, Fault fault) {
   if (fault == Fault::kReadsOneTooFar) n++;
   const auto at = [&](int i) {
     if (i >= n) return 0.0f;
-    if constexpr (std::is_same_v<T, bf16>) return to_float(x[i]);
-    else return x[i];
+    if constexpr (std::is_same_v<T, bf16>)
+      return to_float(x[i]);
+    else
+      return x[i];
   };
   float lane[16] = {};
   if (fault == Fault::kSequential) {
@@ -97,7 +100,8 @@ void l2_definition(const bf16* x, int n, bf16* out, std::uint8_t*) {
 template <Fault fault>
 constexpr RmsNormKernels kDefinition = {rms_definition<fault>, gated_definition<fault>, l2_definition<fault>};
 
-/// A row for each norm. `ties`: weights that put every result on the border between two bf16 values, so that the last bit of the sum decides.
+/// A row for each norm. `ties`: weights that put every result on the border between two bf16 values, so that the last bit of the sum
+/// decides.
 struct Row {
   std::vector<bf16> x, z;
   std::vector<float> o, w, gated_w;
@@ -180,32 +184,46 @@ void repeat(Check& check, const RmsNormKernels& f) {
   check.equal_bits(outputs(check, f, row), first, "second call");
 }
 const Case repeat_case{"rms_norm", Gate::kRepeat, [](Check& c) { repeat(c, kernel(c.isa)); }};
-const Case isas_case{"rms_norm", Gate::kIsas, [](Check& check) {
+const Case isas_case{"rms_norm", Gate::kIsas,
+                     [](Check& check) {
                        for (int width : kWidths)
                          for (bool ties : {false, true}) {
                            const Row row(check, std::size_t(width), 8, ties);
                            const auto want = outputs(check, kernel(Isa::kGeneric), row);
                            for (Isa isa : check.isas) check.equal_bits(outputs(check, kernel(isa), row), want, kernels::isa_name(isa));
                          }
-                     }, Scope::kOnce};
+                     },
+                     Scope::kOnce};
 
-const Control drops_last{"rms_norm", Gate::kAccuracy, "leaves the last value out of the sum", [](Check& c) { accuracy(c, kDefinition<Fault::kDropsLast>); }, Scope::kOnce};
-const Control even_first{"rms_norm", Gate::kRows, "takes the even element first", [](Check& c) { rows(c, kDefinition<Fault::kEvenFirst>); }, Scope::kOnce};
-const Control too_far{"rms_norm", Gate::kRows, "reads one value too far", [](Check& c) { rows(c, kDefinition<Fault::kReadsOneTooFar>); }, Scope::kOnce};
-const Control sequential{"rms_norm", Gate::kIsas, "a sequential sum in one set", [](Check& check) {
+const Control drops_last{"rms_norm", Gate::kAccuracy, "leaves the last value out of the sum",
+                         [](Check& c) { accuracy(c, kDefinition<Fault::kDropsLast>); }, Scope::kOnce};
+const Control even_first{"rms_norm", Gate::kRows, "takes the even element first", [](Check& c) { rows(c, kDefinition<Fault::kEvenFirst>); },
+                         Scope::kOnce};
+const Control too_far{"rms_norm", Gate::kRows, "reads one value too far", [](Check& c) { rows(c, kDefinition<Fault::kReadsOneTooFar>); },
+                      Scope::kOnce};
+const Control sequential{"rms_norm", Gate::kIsas, "a sequential sum in one set",
+                         [](Check& check) {
                            for (int width : kWidths) {
                              const Row row(check, std::size_t(width), 2, true);
-                             check.equal_bits(outputs(check, kDefinition<Fault::kSequential>, row), outputs(check, kernel(check.isa), row), "sets");
+                             check.equal_bits(outputs(check, kDefinition<Fault::kSequential>, row), outputs(check, kernel(check.isa), row),
+                                              "sets");
                            }
-                         }, Scope::kOnce};
-const Control remembers{"rms_norm", Gate::kRepeat, "a sequential sum in every second call", [](Check& check) {
-                          for (int i = 0; i < 8; i++)
-                            repeat(check, {rms_definition<Fault::kNone>, [](const float* o, const bf16* z, const float* w, int n, float eps, bf16* out) {
-                                             static int calls = 0;
-                                             (calls++ % 2 ? gated_definition<Fault::kSequential> : gated_definition<Fault::kNone>)(o, z, w, n, eps, out);
-                                           }, l2_definition<Fault::kNone>});
-                        }, Scope::kOnce};
-const Control spreads{"rms_norm", Gate::kEdges, "l2_norm that lets NaN through", [](Check& c) { edges(c, kDefinition<Fault::kNone>); }, Scope::kOnce};
+                         },
+                         Scope::kOnce};
+const Control remembers{
+    "rms_norm", Gate::kRepeat, "a sequential sum in every second call",
+    [](Check& check) {
+      for (int i = 0; i < 8; i++)
+        repeat(check, {rms_definition<Fault::kNone>,
+                       [](const float* o, const bf16* z, const float* w, int n, float eps, bf16* out) {
+                         static int calls = 0;
+                         (calls++ % 2 ? gated_definition<Fault::kSequential> : gated_definition<Fault::kNone>)(o, z, w, n, eps, out);
+                       },
+                       l2_definition<Fault::kNone>});
+    },
+    Scope::kOnce};
+const Control spreads{"rms_norm", Gate::kEdges, "l2_norm that lets NaN through", [](Check& c) { edges(c, kDefinition<Fault::kNone>); },
+                      Scope::kOnce};
 
 }  // namespace
 }  // namespace lockstep::contract

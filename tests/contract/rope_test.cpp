@@ -46,7 +46,8 @@ struct Head {
     std::copy(weight.begin(), weight.end(), w.begin() + kMargin);
     std::vector<bf16>& to = in_place ? px : out;
     f(&px[kMargin], shape.normed ? &w[kMargin] : nullptr, shape.head_dim, 1e-6f, &c[kMargin], &s[kMargin], shape.rotary_dim, &to[kMargin]);
-    for (std::size_t i = 0; i < kMargin; i++) check.that(to[i] == kPoisonBf16 && to[to.size() - 1 - i] == kPoisonBf16, "wrote outside of the head");
+    for (std::size_t i = 0; i < kMargin; i++)
+      check.that(to[i] == kPoisonBf16 && to[to.size() - 1 - i] == kPoisonBf16, "wrote outside of the head");
     return {to.begin() + kMargin, to.end() - kMargin};
   }
 };
@@ -57,21 +58,26 @@ void accuracy(Check& check, NormRope f) {
       const Head h(check, s);
       const std::vector<bf16> out = h.run(check, f);
       const std::span<const float> weight = s.normed ? std::span<const float>(h.weight) : std::span<const float>();
-      const auto want = kernels::reference::norm_rope(h.x, weight, 1e-6, h.cos, h.sin), plain = kernels::reference::norm_rope(h.x, weight, 1e-6, {}, {});
+      const auto want = kernels::reference::norm_rope(h.x, weight, 1e-6, h.cos, h.sin),
+                 plain = kernels::reference::norm_rope(h.x, weight, 1e-6, {}, {});
       const double relative = 0x1p-24 * ((s.normed ? (s.head_dim / 16.0 + 6) / 2 + 5 : 0) + 2);
       const int half = s.rotary_dim / 2;
       for (int i = 0; i < s.head_dim; i++) {
         const double a = std::fabs(plain[std::size_t(i)]);
-        const double size = i >= s.rotary_dim ? a : a * std::fabs(h.cos[std::size_t(i % half)]) + std::fabs(plain[std::size_t((i + half) % s.rotary_dim)] * h.sin[std::size_t(i % half)]);
+        const double size = i >= s.rotary_dim ? a
+                                              : a * std::fabs(h.cos[std::size_t(i % half)]) +
+                                                    std::fabs(plain[std::size_t((i + half) % s.rotary_dim)] * h.sin[std::size_t(i % half)]);
         const double exact = want[std::size_t(i)], bound = relative * size + 0x1p-126;
-        check.near(to_float(out[std::size_t(i)]), exact, bf16_ulp(std::fabs(exact) + bound) / 2 + bound, fmt::format("head of {}, rotary {}", s.head_dim, s.rotary_dim), i);
+        check.near(to_float(out[std::size_t(i)]), exact, bf16_ulp(std::fabs(exact) + bound) / 2 + bound,
+                   fmt::format("head of {}, rotary {}", s.head_dim, s.rotary_dim), i);
       }
     }
 }
 
 enum class Fault { kNone, kPairs, kUnfused, kLastAngle };
 template <Fault fault>
-void definition(const bf16* x, const float* weight, int head_dim, float eps, const float* cos, const float* sin, int rotary_dim, bf16* out) {
+void definition(const bf16* x, const float* weight, int head_dim, float eps, const float* cos, const float* sin, int rotary_dim,
+                bf16* out) {
   std::vector<float> y(static_cast<std::size_t>(head_dim));
   float inv = 1;
   if (weight) {
@@ -100,7 +106,8 @@ void rows(Check& check, NormRope f, int repeats) {
   for (const Shape& s : kShapes)
     for (int repeat = 0; repeat < repeats; repeat++) {
       const Head h(check, s);
-      check.equal_bits(h.run(check, f), h.run(check, definition<Fault::kNone>), fmt::format("head of {}, rotary {}", s.head_dim, s.rotary_dim));
+      check.equal_bits(h.run(check, f), h.run(check, definition<Fault::kNone>),
+                       fmt::format("head of {}, rotary {}", s.head_dim, s.rotary_dim));
     }
 }
 
@@ -118,7 +125,9 @@ void table(Check& check, const kernels::RopeTable& t, const std::vector<float>& 
 }
 
 void frequencies(Check& check) {
-  const auto at = [&](const std::vector<float>& f, int j, double want) { check.that(f[std::size_t(j)] == float(want), fmt::format("frequency {}: {:.9g} instead of {:.9g}", j, f[std::size_t(j)], float(want))); };
+  const auto at = [&](const std::vector<float>& f, int j, double want) {
+    check.that(f[std::size_t(j)] == float(want), fmt::format("frequency {}: {:.9g} instead of {:.9g}", j, f[std::size_t(j)], float(want)));
+  };
   const auto qwen = kernels::rope_inverse_frequencies(64, 1e7, {});
   at(qwen, 0, 1), at(qwen, 1, 0.6042963902381329), at(qwen, 2, 0.3651741272548377), at(qwen, 31, 1.6548170999431814e-07);
   RopeScaling llama{RopeScaling::Type::kLlama3, 8, 1, 4, 8192};
@@ -127,25 +136,30 @@ void frequencies(Check& check) {
   at(l31, 34, 0.0001785078127679964), at(l31, 35, 9.556212353964683e-05), at(l31, 63, 3.068925988914511e-07);
   llama.factor = 32;
   const auto l32 = kernels::rope_inverse_frequencies(64, 5e5, llama);
-  at(l32, 14, 0.003211445994752591), at(l32, 15, 0.001290547928209264), at(l32, 17, 9.70828780262767e-05), at(l32, 18, 1.9461638184831125e-05), at(l32, 31, 9.41830672543491e-08);
+  at(l32, 14, 0.003211445994752591), at(l32, 15, 0.001290547928209264), at(l32, 17, 9.70828780262767e-05),
+      at(l32, 18, 1.9461638184831125e-05), at(l32, 31, 9.41830672543491e-08);
   const auto linear = kernels::rope_inverse_frequencies(64, 1e7, {RopeScaling::Type::kLinear, 4});
   for (int j = 0; j < 32; j++) at(linear, j, double(qwen[std::size_t(j)]) / 4);
 }
 
 const Case accuracy_case{"rope", Gate::kAccuracy, [](Check& c) { accuracy(c, kernel(c.isa)); }};
 const Case frequencies_case{"rope", Gate::kAccuracy, "inverse frequencies", frequencies, Scope::kOnce};
-const Case table_case{"rope", Gate::kAccuracy, "table of angles", [](Check& check) {
+const Case table_case{"rope", Gate::kAccuracy, "table of angles",
+                      [](Check& check) {
                         table(check, kernels::make_rope_table(64, 1e7, {}, 262144), kernels::rope_inverse_frequencies(64, 1e7, {}), 97);
                         const RopeScaling llama{RopeScaling::Type::kLlama3, 32, 1, 4, 8192};
                         table(check, kernels::make_rope_table(64, 5e5, llama, 4096), kernels::rope_inverse_frequencies(64, 5e5, llama), 5);
-                      }, Scope::kOnce};
-const Case bits_case{"rope", Gate::kRepeat, "the table's bits stay", [](Check& check) {
+                      },
+                      Scope::kOnce};
+const Case bits_case{"rope", Gate::kRepeat, "the table's bits stay",
+                     [](Check& check) {
                        const auto t = kernels::make_rope_table(64, 1e7, {}, 32768);
                        std::uint64_t hash = 0xcbf29ce484222325ull;
                        for (const auto* values : {&t.cos, &t.sin})
                          for (float v : *values) hash = (hash ^ std::bit_cast<std::uint32_t>(v)) * 0x100000001b3ull;
                        check.that(hash == 0xa057462b0249da65ull, fmt::format("hash of the table is {:#x}", hash));
-                     }, Scope::kOnce};
+                     },
+                     Scope::kOnce};
 const Case rows_case{"rope", Gate::kRows, [](Check& c) { rows(c, kernel(c.isa), 30); }};
 void in_place(Check& check, NormRope f) {
   for (const Shape& s : kShapes) {
@@ -162,37 +176,51 @@ void repeat(Check& check, NormRope f) {
 }
 const Case edges_case{"rope", Gate::kEdges, "in place", [](Check& c) { in_place(c, kernel(c.isa)); }};
 const Case repeat_case{"rope", Gate::kRepeat, [](Check& c) { repeat(c, kernel(c.isa)); }};
-const Case isas_case{"rope", Gate::kIsas, [](Check& check) {
+const Case isas_case{"rope", Gate::kIsas,
+                     [](Check& check) {
                        for (const Shape& s : kShapes)
                          for (int repeat = 0; repeat < 30; repeat++) {
                            const Head h(check, s);
-                           for (Isa isa : check.isas) check.equal_bits(h.run(check, kernel(isa)), h.run(check, kernel(Isa::kGeneric)), kernels::isa_name(isa));
+                           for (Isa isa : check.isas)
+                             check.equal_bits(h.run(check, kernel(isa)), h.run(check, kernel(Isa::kGeneric)), kernels::isa_name(isa));
                          }
-                     }, Scope::kOnce};
+                     },
+                     Scope::kOnce};
 
-const Control pairs{"rope", Gate::kAccuracy, "rotates neighbours instead of halves", [](Check& c) { accuracy(c, definition<Fault::kPairs>); }, Scope::kOnce};
-const Control last_angle{"rope", Gate::kRows, "the last pair takes its neighbour's angle", [](Check& c) { rows(c, definition<Fault::kLastAngle>, 1); }, Scope::kOnce};
-const Control half_first{"rope", Gate::kEdges, "writes the first half before it reads it for the second", [](Check& c) {
-                           in_place(c, [](const bf16* x, const float*, int head_dim, float, const float* cos, const float* sin, int rotary_dim, bf16* out) {
-                             const int half = rotary_dim / 2;
-                             for (int i = 0; i < half; i++) out[i] = to_bf16(to_float(x[i]) * cos[i] - to_float(x[half + i]) * sin[i]);
-                             for (int i = 0; i < half; i++) out[half + i] = to_bf16(to_float(x[half + i]) * cos[i] + to_float(x[i]) * sin[i]);
-                             for (int i = rotary_dim; i < head_dim; i++) out[i] = x[i];
-                           });
-                         }, Scope::kOnce};
-const Control remembers{"rope", Gate::kRepeat, "neighbours instead of halves in every second call", [](Check& c) {
-                          repeat(c, [](const bf16* x, const float* w, int head_dim, float eps, const float* cos, const float* sin, int rotary_dim, bf16* out) {
-                            static int calls = 0;
-                            (calls++ % 2 ? definition<Fault::kPairs> : definition<Fault::kNone>)(x, w, head_dim, eps, cos, sin, rotary_dim, out);
-                          });
-                        }, Scope::kOnce};
-const Control unfused{"rope", Gate::kIsas, "one set without fused steps", [](Check& c) { rows(c, definition<Fault::kUnfused>, 500); }, Scope::kOnce};
-const Control one_position{"rope", Gate::kAccuracy, "table off by one position", [](Check& check) {
+const Control pairs{"rope", Gate::kAccuracy, "rotates neighbours instead of halves",
+                    [](Check& c) { accuracy(c, definition<Fault::kPairs>); }, Scope::kOnce};
+const Control last_angle{"rope", Gate::kRows, "the last pair takes its neighbour's angle",
+                         [](Check& c) { rows(c, definition<Fault::kLastAngle>, 1); }, Scope::kOnce};
+const Control half_first{
+    "rope", Gate::kEdges, "writes the first half before it reads it for the second",
+    [](Check& c) {
+      in_place(c, [](const bf16* x, const float*, int head_dim, float, const float* cos, const float* sin, int rotary_dim, bf16* out) {
+        const int half = rotary_dim / 2;
+        for (int i = 0; i < half; i++) out[i] = to_bf16(to_float(x[i]) * cos[i] - to_float(x[half + i]) * sin[i]);
+        for (int i = 0; i < half; i++) out[half + i] = to_bf16(to_float(x[half + i]) * cos[i] + to_float(x[i]) * sin[i]);
+        for (int i = rotary_dim; i < head_dim; i++) out[i] = x[i];
+      });
+    },
+    Scope::kOnce};
+const Control remembers{
+    "rope", Gate::kRepeat, "neighbours instead of halves in every second call",
+    [](Check& c) {
+      repeat(c, [](const bf16* x, const float* w, int head_dim, float eps, const float* cos, const float* sin, int rotary_dim, bf16* out) {
+        static int calls = 0;
+        (calls++ % 2 ? definition<Fault::kPairs> : definition<Fault::kNone>)(x, w, head_dim, eps, cos, sin, rotary_dim, out);
+      });
+    },
+    Scope::kOnce};
+const Control unfused{"rope", Gate::kIsas, "one set without fused steps", [](Check& c) { rows(c, definition<Fault::kUnfused>, 500); },
+                      Scope::kOnce};
+const Control one_position{"rope", Gate::kAccuracy, "table off by one position",
+                           [](Check& check) {
                              auto t = kernels::make_rope_table(64, 1e7, {}, 400);
                              t.sin.erase(t.sin.begin(), t.sin.begin() + 32), t.cos.erase(t.cos.begin(), t.cos.begin() + 32);
                              t.positions--;
                              table(check, t, kernels::rope_inverse_frequencies(64, 1e7, {}), 1);
-                           }, Scope::kOnce};
+                           },
+                           Scope::kOnce};
 
 }  // namespace
 }  // namespace lockstep::contract

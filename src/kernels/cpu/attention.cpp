@@ -25,16 +25,14 @@ namespace {
 /// A block of queries on its way through the tiles.
 struct Queries {
   int count = 0, dim = 0, most = 0;  // most: keys that the query with the longest view sees
-  std::int64_t stride = 0;          // floats between two queries' rows of q, o, total
-  float *q, *o, *total, *p;         // q, P V of the tile, O; p [count][kTile]: scores, then weights
-  int keys[kBlock];                 // visible keys
-  float m[kBlock], sum[kBlock];     // running maximum and L
+  std::int64_t stride = 0;           // floats between two queries' rows of q, o, total
+  float *q, *o, *total, *p;          // q, P V of the tile, O; p [count][kTile]: scores, then weights
+  int keys[kBlock];                  // visible keys
+  float m[kBlock], sum[kBlock];      // running maximum and L
   float tile_m[kBlock], tile_sum[kBlock];
 };
 
-LOCKSTEP_INLINE int visible(int keys, std::int64_t first, int limit) {
-  return int(std::clamp<std::int64_t>(keys - first, 0, limit));
-}
+LOCKSTEP_INLINE int visible(int keys, std::int64_t first, int limit) { return int(std::clamp<std::int64_t>(keys - first, 0, limit)); }
 
 /// K (V) of the page that holds position `first`.
 LOCKSTEP_INLINE const bf16* page_k(const AttentionArgs& args, std::int64_t first) {
@@ -62,10 +60,10 @@ void score_tile(const AttentionArgs& args, Queries& x, std::int64_t tile_first) 
       for (int i = begin; i < begin + n; i++) seen = std::max(seen, visible(x.keys[i], first, kPageTokens));
       if (seen == 0) continue;
       const int columns = (seen + kLanes - 1) / kLanes * kLanes;
-      chains<Start::kZero>(ChainBlock<bf16>{x.q + begin * x.stride, x.stride, 1, k, kPageTokens,
-                                            x.p + std::int64_t(begin) * kTile + page * kPageTokens, kTile, x.dim, 0,
-                                            std::exchange(ahead, 0)},
-                           n, columns);
+      chains<Start::kZero>(
+          ChainBlock<bf16>{x.q + begin * x.stride, x.stride, 1, k, kPageTokens, x.p + std::int64_t(begin) * kTile + page * kPageTokens,
+                           kTile, x.dim, 0, std::exchange(ahead, 0)},
+          n, columns);
     }
   }
 }
@@ -131,10 +129,20 @@ void value_tile(const AttentionArgs& args, Queries& x, std::int64_t tile_first) 
         most = std::max(most, seen);
       }
       if (most == 0) continue;
-      ChainBlock<bf16> block{x.p + std::int64_t(begin) * kTile + page * kPageTokens, kTile, 1, v, x.dim, x.o + begin * x.stride, x.stride, fewest, 0,
+      ChainBlock<bf16> block{x.p + std::int64_t(begin) * kTile + page * kPageTokens,
+                             kTile,
+                             1,
+                             v,
+                             x.dim,
+                             x.o + begin * x.stride,
+                             x.stride,
+                             fewest,
+                             0,
                              std::exchange(ahead, 0)};
-      if (page == 0) chains<Start::kZero>(block, n, x.dim);
-      else if (fewest > 0) chains<Start::kStored>(block, n, x.dim);
+      if (page == 0)
+        chains<Start::kZero>(block, n, x.dim);
+      else if (fewest > 0)
+        chains<Start::kStored>(block, n, x.dim);
       for (int i = begin; i < begin + n && most > fewest; i++) {  // keys that only some of the block see
         const int seen = visible(x.keys[i], first, kPageTokens);
         if (seen == fewest) continue;
@@ -199,8 +207,10 @@ void attention_rows(const AttentionArgs& args) {
         const int n = std::min(kLanes, x.dim - d);
         F32 y = div(load(x.total + i * x.stride + d), sum);
         if (gate) y = mul(y, sigmoid(n == kLanes ? load(gate + d) : load_first(gate + d, n)));
-        if (n == kLanes) store(out + d, y);
-        else store_first(out + d, y, n);
+        if (n == kLanes)
+          store(out + d, y);
+        else
+          store_first(out + d, y, n);
       }
     }
   }

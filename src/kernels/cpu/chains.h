@@ -1,6 +1,6 @@
-// Blocks of independent fused chains: c[m][n] = a[m][0] b[0][n], then + a[m][1] b[1][n], ... in order of k, one fused multiply-add each. Every
-// (m, n) is a chain of its own, so neither the block it falls in nor its company can touch its bits. Scores (q by K pages), P V and all the
-// products with a DeltaNet state are such blocks. Include after target.h only.
+// Blocks of independent fused chains: c[m][n] = a[m][0] b[0][n], then + a[m][1] b[1][n], ... in order of k, one fused multiply-add each.
+// Every (m, n) is a chain of its own, so neither the block it falls in nor its company can touch its bits. Scores (q by K pages), P V and
+// all the products with a DeltaNet state are such blocks. Include after target.h only.
 #pragma once
 #include "kernels/cpu/simd.h"
 

@@ -24,8 +24,8 @@ constexpr float kMaxFinite = 3.3e38f;  // EXACTNESS item 9
 struct Chunk {
   std::int64_t base = 0;  // position of the chunk's row 0
   int first = 0, end = 0, row = 0;
-  float *k = nullptr;     // [16][key_dim] f32, every row of the chunk so far
-  float *x = nullptr;     // [2 (end - first)][key_dim]: the new rows' k, then their q
+  float* k = nullptr;                  // [16][key_dim] f32, every row of the chunk so far
+  float* x = nullptr;                  // [2 (end - first)][key_dim]: the new rows' k, then their q
   float *kk = nullptr, *kq = nullptr;  // [16][16]: kk[r][m] = <k_m, k_r>, m < r; kq[r][i] = <k_i, q_r>, i <= r; new rows r only
 };
 
@@ -54,7 +54,9 @@ LOCKSTEP_INLINE std::int64_t slot(const Chunk& c, int r) { return (c.base + r) %
 LOCKSTEP_INLINE float* open_d(const DeltaNetArgs& args, const Chunk& c, int r, int head) {
   return args.open_d + slot(c, r) * args.open_d_stride + std::int64_t(head) * args.value_dim;
 }
-LOCKSTEP_INLINE void widen(const bf16* x, int n, float* out) { map(x, n, out, [](F32 v) { return v; }); }
+LOCKSTEP_INLINE void widen(const bf16* x, int n, float* out) {
+  map(x, n, out, [](F32 v) { return v; });
+}
 
 /// The chunk in which row `row` of the call lies, up to its end or the call's.
 void locate(const DeltaNetArgs& args, int row, Chunk& c) {
@@ -104,12 +106,12 @@ LOCKSTEP_INLINE void decays(const float* cum, int r, float* factors) {
 /// One row of a chunk for one value head, by columns.
 struct RowColumns {
   const bf16* v;
-  const float *sk, *sq;             // <S, k_r>, <S, q_r>
-  const float* before[kChunk];      // d of the rows before it
+  const float *sk, *sq;         // <S, k_r>, <S, q_r>
+  const float* before[kChunk];  // d of the rows before it
   float *d, *out;
   int r;
-  float carried, beta, scale;       // exp(G_r), beta_r
-  float l[kChunk], m[kChunk];       // L_ri (i < r), M_ri (i <= r)
+  float carried, beta, scale;  // exp(G_r), beta_r
+  float l[kChunk], m[kChunk];  // L_ri (i < r), M_ri (i <= r)
 };
 
 /// V vectors of columns from j on, or `count` < kLanes columns (V = 1). False if a value was not finite.
@@ -221,7 +223,8 @@ void fold_standing(const DeltaNetArgs& args) {
   Scratch s = cut(args);
   Chunk& c = s.chunk[0];
   for (c.base = args.folded; c.base + kChunk <= args.length; c.base += kChunk) {
-    for (int r = 0; r < kChunk; r++) widen(args.open_k + slot(c, r) * args.open_k_stride, args.key_dim, c.k + std::int64_t(r) * args.key_dim);
+    for (int r = 0; r < kChunk; r++)
+      widen(args.open_k + slot(c, r) * args.open_k_stride, args.key_dim, c.k + std::int64_t(r) * args.key_dim);
     for (int head = 0; head < args.value_heads; head++) fold_chunk(args, c, head, head_state(args, head), s.weights);
   }
 }
@@ -272,8 +275,10 @@ void conv_silu_rows(const ConvArgs& args) {
     for (int t = 0; t < kConvTaps; t++) {
       const int from = r + t - (kConvTaps - 1);
       const std::int64_t position = args.position + from;
-      if (from >= 0) rows[t] = args.raw + from * args.raw_stride;
-      else rows[t] = position >= 0 ? args.ring + position % kRawSlots * args.channels : nullptr;
+      if (from >= 0)
+        rows[t] = args.raw + from * args.raw_stride;
+      else
+        rows[t] = position >= 0 ? args.ring + position % kRawSlots * args.channels : nullptr;
     }
     bf16* out = args.out + r * args.out_stride;
     int i = args.channel_begin;

@@ -14,11 +14,14 @@ LOCKSTEP_INLINE F32 normed(const bf16* x, const float* weight, F32 inv, int n) {
   return mul(mul(v, inv), n == kLanes ? load(weight) : load_first(weight, n));
 }
 LOCKSTEP_INLINE void put(bf16* out, F32 v, int n) {
-  if (n == kLanes) store(out, v);
-  else store_first(out, v, n);
+  if (n == kLanes)
+    store(out, v);
+  else
+    store_first(out, v, n);
 }
 
-void norm_rope_head(const bf16* x, const float* weight, int head_dim, float eps, const float* cos, const float* sin, int rotary_dim, bf16* out) {
+void norm_rope_head(const bf16* x, const float* weight, int head_dim, float eps, const float* cos, const float* sin, int rotary_dim,
+                    bf16* out) {
   const F32 inv = set1(weight ? inverse_rms(x, head_dim, eps) : 1.0f);
   const int half = rotary_dim / 2;
   for (int i = 0; i < half; i += kLanes) {

@@ -161,7 +161,7 @@ LOCKSTEP_INLINE void store(bf16* p, F32 a) { for (int i = 0; i < kLanes; i++) p[
 #endif
 
 LOCKSTEP_INLINE F32 zero() { return set1(0.0f); }
-/// a * b + c and c - a * b in one rounding; max and min give b where a or b is NaN or both are zeros (as MAXPS does).
+// fma is a * b + c and fnma c - a * b, in one rounding; max and min give b where a or b is NaN or both are zeros (as MAXPS does).
 LOCKSTEP_INLINE F32 negate(F32 a) { return as_float(add(as_int(a), set1(std::int32_t(0x80000000u)))); }
 LOCKSTEP_INLINE F32 magnitude(F32 a) { return as_float(bit_and(as_int(a), set1(std::int32_t(0x7fffffff)))); }
 

@@ -21,7 +21,8 @@ struct DeltaNetHead {
   std::vector<double> state_bound;  // [value_dim]: what every state element of a column may be off
   std::vector<double> out_bound;    // [rows][value_dim]
 };
-/// q, k [rows][key_dim] (normalised), v [rows][value_dim], g, beta [rows]. S = exp(g) S; u = beta (v - S^T k); S += k u^T; out = scale S^T q.
+/// q, k [rows][key_dim] (normalised), v [rows][value_dim], g, beta [rows]. S = exp(g) S; u = beta (v - S^T k); S += k u^T; out = scale S^T
+/// q.
 DeltaNetHead delta_net(int key_dim, int value_dim, double scale, std::span<const bf16> q, std::span<const bf16> k, std::span<const bf16> v,
                        std::span<const float> g, std::span<const float> beta);
 
