@@ -205,10 +205,15 @@ class Bench {
         });
       });
       const double operations = 2.0 * double(shape.out) * double(shape.in) * rows;
-      fmt::print("prompt {:>2} bits {:>6}x{:<4} rows {:>3}: {:7.1f} GFLOP/s; multiply-adds {:6.1f} GFLOP/s, {:4.2f} of it{} ({} of {} samples clean)\n", bits,
-                 shape.out, shape.in, rows, operations / time.median() * 1e-9, 1e-9 / bound.median(), operations / time.median() * bound.median(),
-                 dot ? fmt::format("; BF16 dot {:6.1f} GFLOP/s, {:4.2f} of it", 1e-9 / dot_bound.median(), operations / time.median() * dot_bound.median()) : "",
-                 time.clean(), time.all());
+      fmt::print(
+          "prompt {:>2} bits {:>6}x{:<4} rows {:>3}: {:7.1f} GFLOP/s; multiply-adds {:6.1f} GFLOP/s, {:4.2f} of it{} ({} of {} samples "
+          "clean)\n",
+          bits, shape.out, shape.in, rows, operations / time.median() * 1e-9, 1e-9 / bound.median(),
+          operations / time.median() * bound.median(),
+          dot ? fmt::format("; BF16 dot {:6.1f} GFLOP/s, {:4.2f} of it", 1e-9 / dot_bound.median(),
+                            operations / time.median() * dot_bound.median())
+              : "",
+          time.clean(), time.all());
       std::fflush(stdout);
     }
   }
@@ -257,9 +262,12 @@ class Bench {
       });
     });
     const double bound = size * std::max(bytes_bound.median(), unpack_bound.median());
-    fmt::print("step   {:>2} bits rows {}: {:6.2f} ms for {:.0f} MB ({:.1f} steps/s), {:5.2f} GB/s; read {:5.2f} GB/s{}; {:3.0f}% of the bound ({} of {} samples clean)\n",
-               bits, rows, time.median() * 1e3, size * 1e-6, 1 / time.median(), size / time.median() * 1e-9, 1e-9 / bytes_bound.median(),
-               unpack ? fmt::format(", unpack {:5.2f} GB/s", 1e-9 / unpack_bound.median()) : "", 100 * bound / time.median(), time.clean(), time.all());
+    fmt::print(
+        "step   {:>2} bits rows {}: {:6.2f} ms for {:.0f} MB ({:.1f} steps/s), {:5.2f} GB/s; read {:5.2f} GB/s{}; {:3.0f}% of the bound "
+        "({} of {} samples clean)\n",
+        bits, rows, time.median() * 1e3, size * 1e-6, 1 / time.median(), size / time.median() * 1e-9, 1e-9 / bytes_bound.median(),
+        unpack ? fmt::format(", unpack {:5.2f} GB/s", 1e-9 / unpack_bound.median()) : "", 100 * bound / time.median(), time.clean(),
+        time.all());
     std::fflush(stdout);
   }
 
@@ -277,7 +285,9 @@ class Bench {
 
 int run(const Options& o) {
   fmt::print("matmul_bench: {}, {} threads{}\n", isa_name(o.isa), o.threads,
-             o.isa != Isa::kAvx512Bf16 ? "" : cpu::plain_matmul_kernels(o.isa).dot_is_exact() ? "; BF16 dot equals the fused pair" : "; BF16 dot differs from the fused pair");
+             o.isa != Isa::kAvx512Bf16                         ? ""
+             : cpu::plain_matmul_kernels(o.isa).dot_is_exact() ? "; BF16 dot equals the fused pair"
+                                                               : "; BF16 dot differs from the fused pair");
   Bench bench(o);
   for (int bits : o.bits) {
     if (o.part.empty() || o.part == "step") bench.step(bits, 1);

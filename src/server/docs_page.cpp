@@ -134,7 +134,8 @@ std::string fields_markdown() {
   const Limits limits;
   const auto seconds = [](std::chrono::milliseconds time) { return time.count() / 1000; };
   std::string out(kHead);
-  for (const Route& route : route_table()) out += fmt::format("| {} | `{}` | {} | {} |\n", route.method, route.path, route.needs_key ? "yes" : "no", route.meaning);
+  for (const Route& route : route_table())
+    out += fmt::format("| {} | `{}` | {} | {} |\n", route.method, route.path, route.needs_key ? "yes" : "no", route.meaning);
   out += kAfterRoutes;
   for (const openai::Field& field : openai::request_field_table()) {
     out += fmt::format("| `{}` | {} | {} | {} |\n", field.name, routes_of(field.routes), row_type(field), field.meaning);

@@ -39,7 +39,12 @@ Answer cancel_request(Service& service, const http::Request& request, const std:
   if (handles.empty()) return error_response(Failure::kNoRequest, "no live request has the id " + log_text(id, 128), "", request.id);
   for (const auto handle : handles) service.engine.cancel(handle);
   http::Response response;
-  JsonText(response.body).open_object().text("id", id).text("object", "request.cancelled").number("cancelled", static_cast<std::int64_t>(handles.size())).close_object();
+  JsonText(response.body)
+      .open_object()
+      .text("id", id)
+      .text("object", "request.cancelled")
+      .number("cancelled", static_cast<std::int64_t>(handles.size()))
+      .close_object();
   return response;
 }
 

@@ -209,7 +209,8 @@ const ModelInfo& Engine::info() const { return impl_->info; }
 
 Result<std::uint64_t> Engine::submit(Request request, EventSink sink) {
   const std::lock_guard lock(impl_->mutex);
-  if (impl_->queue.size() >= impl_->max_queue) return Error{ErrorCode::kOverloaded, "the queue is full: " + std::to_string(impl_->max_queue) + " requests wait", ""};
+  if (impl_->queue.size() >= impl_->max_queue)
+    return Error{ErrorCode::kOverloaded, "the queue is full: " + std::to_string(impl_->max_queue) + " requests wait", ""};
   auto job = std::make_shared<Job>();
   job->handle = impl_->next_handle++;
   job->request = std::move(request);

@@ -327,8 +327,9 @@ void many(const PlainCall& call, int row_begin, int row_end, std::int64_t begin,
   for (std::int64_t o0 = begin; o0 < end; o0 += tile) {
     const int n = int(std::min<std::int64_t>(tile, end - o0));
     for (int i = 0; i < n; i++)
-      split_row(call.weight + (o0 + i) * call.in_features * 2, call.in_features, w + i / kBlockOutputs * kBlockOutputs * steps * kLanes + i % kBlockOutputs * kLanes,
-                tile * steps * kLanes, kBlockOutputs * kLanes);
+      split_row(call.weight + (o0 + i) * call.in_features * 2, call.in_features,
+                w + i / kBlockOutputs * kBlockOutputs * steps * kLanes + i % kBlockOutputs * kLanes, tile * steps * kLanes,
+                kBlockOutputs * kLanes);
     for (int r0 = row_begin; r0 < row_end; r0 += kRowTile) {
       const int rows = std::min(kRowTile, row_end - r0);
       multiply_rows(static_cast<const float*>(call.x) + r0 * steps * kHalves * kLanes, w, steps, rows, n, tile, c);

@@ -15,7 +15,8 @@ struct Cut {
 };
 LOCKSTEP_INLINE Cut cut_of(int exponent) {
   if (exponent <= kZeroGroupExponent || exponent == 255) return {0, 0};
-  return {std::bit_cast<float>(std::uint32_t(2 * kFloatBias + kZeroGroupExponent - exponent) << 23), std::bit_cast<float>(std::uint32_t(exponent - kZeroGroupExponent) << 23)};
+  return {std::bit_cast<float>(std::uint32_t(2 * kFloatBias + kZeroGroupExponent - exponent) << 23),
+          std::bit_cast<float>(std::uint32_t(exponent - kZeroGroupExponent) << 23)};
 }
 
 #if defined(LOCKSTEP_ISA_GENERIC)

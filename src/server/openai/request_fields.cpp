@@ -163,7 +163,8 @@ Status read_stop(const json::value& value, const Field& field, RequestFields& ou
   if (!value.is_array()) return must_be(field, "a string or an array of strings", value);
   const auto& list = value.get_array();
   if (list.size() > kMaxStops) {
-    return Error{ErrorCode::kInvalidArgument, "stop has " + std::to_string(list.size()) + " strings; at most " + std::to_string(kMaxStops) + " are taken", "stop"};
+    return Error{ErrorCode::kInvalidArgument,
+                 "stop has " + std::to_string(list.size()) + " strings; at most " + std::to_string(kMaxStops) + " are taken", "stop"};
   }
   for (std::size_t i = 0; i < list.size(); ++i) LOCKSTEP_TRY(add(list[i], "stop[" + std::to_string(i) + "]"));
   return {};
@@ -319,9 +320,11 @@ constexpr Field kFields[] = {
     {"presence_penalty", kBoth, N, "0", "", only_numbers<0>},
     {"frequency_penalty", kBoth, N, "0", "", only_numbers<0>},
     {"repetition_penalty", kBoth, N, "1", "", only_numbers<1>},
+    {"repeat_penalty", kBoth, N, "1", "another engine's name for the same", only_numbers<1>},
     {"length_penalty", kBoth, N, "1", "", only_numbers<1>},
     {"logit_bias", kBoth, N, "{}", "", only_empty},
     {"typical_p", kBoth, N, "1", "", only_numbers<1>},
+    {"mirostat", kBoth, N, "0", "", only_numbers<0>},
     {"min_tokens", kBoth, N, "0", "", only_numbers<0>},
     {"stop_token_ids", kBoth, N, "[]", "", only_empty},
     {"bad_words", kBoth, N, "[]", "", only_empty},
@@ -344,6 +347,8 @@ constexpr Field kFields[] = {
     {"guided_choice", kBoth, N, "null", "", only_null},
     {"guided_grammar", kBoth, N, "null", "", only_null},
     {"structured_outputs", kBoth, N, "null", "", only_null},
+    {"grammar", kBoth, N, "null", "", only_null},
+    {"json_schema", kBoth, N, "null", "", only_null},
     {"modalities", kChat, N, "[\"text\"]", "", only_text_modality},
     {"audio", kChat, N, "null", "", only_null},
     {"web_search_options", kChat, N, "null", "", only_null},

@@ -111,7 +111,9 @@ TEST(Config, ReadsRotaryScalingInEverySpelling) {
   EXPECT_EQ(scaling("rope_scaling", R"({"type":"linear","factor":2.0})").type, Type::kLinear);
   EXPECT_EQ(scaling("rope_scaling", R"({"rope_type":"linear","factor":4})").factor, 4);
   EXPECT_EQ(scaling("rope_parameters", R"({"rope_type":"default","rope_theta":500000.0})").type, Type::kDefault);
-  const auto llama3 = scaling("rope_scaling", R"({"rope_type":"llama3","factor":32.0,"low_freq_factor":1.5,"high_freq_factor":5,"original_max_position_embeddings":4096})");
+  const auto llama3 =
+      scaling("rope_scaling",
+              R"({"rope_type":"llama3","factor":32.0,"low_freq_factor":1.5,"high_freq_factor":5,"original_max_position_embeddings":4096})");
   EXPECT_EQ(llama3.type, Type::kLlama3);
   EXPECT_EQ(llama3.factor, 32);
   EXPECT_EQ(llama3.low_freq_factor, 1.5);
@@ -237,8 +239,8 @@ TEST(Config, RefusesByNameWhatNoKernelDoes) {
       {kLlama, "layer_types", R"(["full_attention","linear_attention"])", kNo, "layer_types[1]", "linear_attention"},
       {kLlama, "is_causal", "false", kNo, "", "is false"},
       {kLlama, "rope_traditional", "true", kNo, "", "is true"},
-      {kHybrid, "modeling_overrides", R"({"full_attention":"block_bidirectional","linear_attention":"causal"})", kNo, "modeling_overrides.full_attention",
-       "block_bidirectional"},
+      {kHybrid, "modeling_overrides", R"({"full_attention":"block_bidirectional","linear_attention":"causal"})", kNo,
+       "modeling_overrides.full_attention", "block_bidirectional"},
       {kLlama, "rope_scaling", R"({"type":"dynamic","factor":2})", kNo, "rope_scaling.type", "\"dynamic\""},
       {kLlama, "rope_scaling", R"({"rope_type":"yarn","factor":4})", kNo, "rope_scaling.rope_type", "\"yarn\""},
       {kLlama, "rope_scaling", R"({"rope_type":"longrope","short_factor":[1]})", kNo, "rope_scaling.rope_type", "\"longrope\""},
@@ -249,7 +251,8 @@ TEST(Config, RefusesByNameWhatNoKernelDoes) {
       {kLlama, "rope_scaling", R"({"type":"linear"})", kBad, "rope_scaling.factor", "is missing"},
       {kLlama, "rope_scaling", R"({"type":"linear","factor":0.5})", kBad, "rope_scaling.factor", "from 1 to"},
       {kLlama, "rope_scaling", R"({"type":"linear","rope_type":"llama3","factor":2})", kBad, "rope_scaling.type", "but rope_type is"},
-      {kLlama, "rope_scaling", R"({"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4})", kBad, "rope_scaling.low_freq_factor", "not below"},
+      {kLlama, "rope_scaling", R"({"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4})", kBad,
+       "rope_scaling.low_freq_factor", "not below"},
       {kLlama, "rope_scaling", R"("linear")", kBad, "", "must be an object"},
       {kLlama, "partial_rotary_factor", "0.5", kNo, "", "is not 1"},
   };

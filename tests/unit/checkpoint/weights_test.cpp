@@ -83,7 +83,8 @@ TEST(Weights, SkipsVisionAndMtpAndNothingElse) {
   EXPECT_TRUE(take_all_tensors(small_llama_config(), *weights).ok());
 
   tensors.push_back({"model.layers.0.self_attn.sinks", "BF16", {2}});
-  expect_refused(open_all(tensors, small_llama_config()), ErrorCode::kUnsupported, "model.layers.0.self_attn.sinks", "no place for tensor model.layers.0.self_attn.sinks");
+  expect_refused(open_all(tensors, small_llama_config()), ErrorCode::kUnsupported, "model.layers.0.self_attn.sinks",
+                 "no place for tensor model.layers.0.self_attn.sinks");
   for (int i = 0; i < 6; i++) tensors.push_back({"extra." + std::to_string(i), "BF16", {2}});
   expect_refused(open_all(tensors, small_llama_config()), ErrorCode::kUnsupported, "extra.0", "extra.4 and 2 more");
   // A bias that the config does not mention, and a layer too many.
@@ -220,7 +221,8 @@ TEST(Weights, VerifiesTheQuantisationBlock) {
   config.quantization = {true, 4, 64, {}};
   EXPECT_TRUE(open_all(tensors, config).ok());
   config.quantization.bits = 8;  // 8 bits in groups of 32 have the same number of scales for each word
-  expect_refused(open_all(tensors, config), ErrorCode::kCorruptFile, codes, "has 4 bits in groups of 64 by its shape, but config.json's quantization says 8 in groups of 64");
+  expect_refused(open_all(tensors, config), ErrorCode::kCorruptFile, codes,
+                 "has 4 bits in groups of 64 by its shape, but config.json's quantization says 8 in groups of 64");
   config.quantization.overrides["layers.0.mlp.up_proj"] = {false, 4, 64};
   EXPECT_TRUE(open_all(tensors, config).ok());
   config.quantization.overrides["layers.0.mlp.up_proj"] = {false, 4, 32};
@@ -351,8 +353,8 @@ TEST_F(Shards, OpenWithAndWithoutAnIndex) {
 }
 
 TEST_F(Shards, RefuseNamesThatLeaveTheFolder) {
-  for (const char* name : {"../model-00002-of-00002.safetensors", "/etc/model.safetensors", "a/b.safetensors", "a\\\\b.safetensors", "..", "", ".hidden.safetensors",
-                           "model.bin", "x\\u0000.safetensors", "..safetensors"}) {
+  for (const char* name : {"../model-00002-of-00002.safetensors", "/etc/model.safetensors", "a/b.safetensors", "a\\\\b.safetensors", "..",
+                           "", ".hidden.safetensors", "model.bin", "x\\u0000.safetensors", "..safetensors"}) {
     folder_.write(kIndex, index(name));
     const auto status = open();
     ASSERT_FALSE(status.ok()) << name;

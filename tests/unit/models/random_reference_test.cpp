@@ -67,8 +67,8 @@ TEST_P(RandomReference, LogitsAgree) {
   const Status written = write_random_checkpoint(spec, path);
   ASSERT_TRUE(written.ok()) << written.error().message;
   const Errors errors = compare(spec, path);
-  std::printf("%s %s: error of a logit over their spread: median %.4f, 99th percentile %.4f, largest %.4f (rounding %.4f)\n", GetParam().first, GetParam().second.name,
-              errors.median, errors.percentile_99, errors.largest, rounding(spec));
+  std::printf("%s %s: error of a logit over their spread: median %.4f, 99th percentile %.4f, largest %.4f (rounding %.4f)\n",
+              GetParam().first, GetParam().second.name, errors.median, errors.percentile_99, errors.largest, rounding(spec));
   EXPECT_LE(errors.median, 3 * rounding(spec));
   EXPECT_LE(spec.family == "qwen3_5" ? errors.percentile_99 : errors.largest, 12 * rounding(spec));
 }
@@ -77,26 +77,40 @@ using Change = RandomCheckpoint;
 INSTANTIATE_TEST_SUITE_P(
     Specs, RandomReference,
     ::testing::Values(
-        std::pair{"qwen3", Spec{"plain", [](Change&) {}}}, std::pair{"qwen3", Spec{"untied_mlx6", [](Change& c) { c.tied = false, c.format = Format::kMlx, c.bits = 6; }}},
+        std::pair{"qwen3", Spec{"plain", [](Change&) {}}},
+        std::pair{"qwen3", Spec{"untied_mlx6", [](Change& c) { c.tied = false, c.format = Format::kMlx, c.bits = 6; }}},
         std::pair{"llama", Spec{"attention_bias", [](Change& c) { c.attention_bias = true; }}},
         std::pair{"llama", Spec{"all_biases_mlx4", [](Change& c) { c.attention_bias = c.mlp_bias = true, c.format = Format::kMlx; }}},
-        std::pair{"llama", Spec{"linear_scaling", [](Change& c) { c.rope_scaling.type = kernels::RopeScaling::Type::kLinear, c.rope_scaling.factor = 4; }}},
-        std::pair{"llama", Spec{"llama3_scaling",
-                                [](Change& c) {
-                                  c.rope_scaling = {kernels::RopeScaling::Type::kLlama3, 8, 1, 4, 64};
-                                }}},
-        std::pair{"llama", Spec{"untied", [](Change& c) { c.tied = false; }}}, std::pair{"llama", Spec{"f16", [](Change& c) { c.format = Format::kF16; }}},
+        std::pair{"llama", Spec{"linear_scaling",
+                                [](Change& c) { c.rope_scaling.type = kernels::RopeScaling::Type::kLinear, c.rope_scaling.factor = 4; }}},
+        std::
+            pair{
+                "llama",
+                Spec{
+                    "llama3_scaling",
+                    [](Change& c) {
+                      c.rope_scaling = {kernels::RopeScaling::Type::kLlama3, 8, 1, 4, 64};
+                    }}},
+        std::pair{"llama", Spec{"untied", [](Change& c) { c.tied = false; }}},
+        std::pair{"llama", Spec{"f16", [](Change& c) { c.format = Format::kF16; }}},
         std::pair{"llama", Spec{"f32", [](Change& c) { c.format = Format::kF32; }}},
-        std::pair{"llama", Spec{"wide_heads", [](Change& c) { c.head_dim = 128; }}},
-        std::pair{"qwen3_5", Spec{"raw", [](Change&) {}}}, std::pair{"qwen3_5", Spec{"untied_f32", [](Change& c) { c.tied = false, c.format = Format::kF32; }}},
+        std::pair{"llama", Spec{"wide_heads", [](Change& c) { c.head_dim = 128; }}}, std::pair{"qwen3_5", Spec{"raw", [](Change&) {}}},
+        std::pair{"qwen3_5", Spec{"untied_f32", [](Change& c) { c.tied = false, c.format = Format::kF32; }}},
         std::pair{"qwen3_5", Spec{"three_value_heads_bf16_state",
                                   [](Change& c) { c.linear_num_value_heads = 6, c.num_attention_heads = 6, c.state_f32 = false; }}},
         std::pair{"qwen3_5", Spec{"irregular_layers", [](Change& c) { c.layer_kinds = "flfl"; }}},
-        std::pair{"qwen3_5", Spec{"mlx_mixed",
-                                  [](Change& c) {
-                                    c.converted = true, c.format = Format::kMlx, c.scale_dtype = DType::kF16;
-                                    c.overrides = {{"layers.0.*", false, 2, 32}, {"layers.1.*", false, 3, 64}, {"layers.2.*", false, 5, 128}, {"*.down_proj", false, 8, 64}};
-                                  }}}),
+        std::
+            pair{
+                "qwen3_5",
+                Spec{
+                    "mlx_mixed",
+                    [](Change& c) {
+                      c.converted = true, c.format = Format::kMlx, c.scale_dtype = DType::kF16;
+                      c.overrides = {{"layers.0.*", false, 2, 32},
+                                     {"layers.1.*", false, 3, 64},
+                                     {"layers.2.*", false, 5, 128},
+                                     {"*.down_proj", false, 8, 64}};
+                    }}}),
     [](const auto& info) { return std::string(info.param.first) + "_" + info.param.second.name; });
 
 // Control: a bias that is left out must show.

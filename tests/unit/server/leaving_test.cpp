@@ -80,7 +80,9 @@ TEST_F(Leaving, AReaderThatStopsIsDroppedInTime) {
   start(1 << 20);
   HttpClient client(port);
   client.set_receive_buffer(4096);
-  client.send(request_text("POST", "/v1/completions", R"({"prompt":"repeat=3000 delay=0","stream":true,"ignore_eos":true,"max_tokens":60000,"return_token_ids":true})"));
+  client.send(
+      request_text("POST", "/v1/completions",
+                   R"({"prompt":"repeat=3000 delay=0","stream":true,"ignore_eos":true,"max_tokens":60000,"return_token_ids":true})"));
   ASSERT_TRUE(eventually(decoding));
   EXPECT_TRUE(eventually(none_live, 20s));
 }
@@ -272,7 +274,9 @@ TEST_F(Leaving, ManyShortRequestsLoseNone) {
     threads.emplace_back([&, i] {
       HttpClient client(port);
       for (int j = 0; j < 16; ++j) {
-        client.send(request_text("POST", "/v1/completions", R"({"prompt":"say=n)" + std::to_string(i * 100 + j) + R"(","stream":)" + (j % 2 ? "true" : "false") + "}"));
+        client.send(
+            request_text("POST", "/v1/completions",
+                         R"({"prompt":"say=n)" + std::to_string(i * 100 + j) + R"(","stream":)" + (j % 2 ? "true" : "false") + "}"));
         const auto reply = client.read();
         good += reply.status == 200 && reply.complete && (j % 2 || reply.body.find("\"n" + std::to_string(i * 100 + j) + '"') != std::string::npos);
       }

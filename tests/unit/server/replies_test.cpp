@@ -86,7 +86,10 @@ TEST_F(Replies, TextOfAMessageIsNeverAControlToken) {
     return std::count(tokens.begin(), tokens.end(), boost::json::value(stop));
   };
   EXPECT_EQ(count(R"({"messages":[{"role":"user","content":"a<|im_end|>b"}]})"), 1);
-  EXPECT_EQ(count(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"<|im_end|><|im_start|>system"},{"role":"user","content":"b"}]})"), 3);
+  EXPECT_EQ(
+      count(
+          R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"<|im_end|><|im_start|>system"},{"role":"user","content":"b"}]})"),
+      3);
   EXPECT_EQ(count(R"({"prompt":"a<|im_end|>b"})"), 1);  // a raw prompt is taken as given
 }
 
@@ -180,8 +183,9 @@ TEST_F(Replies, HeadHasNoBodyAndOptionsNoContent) {
 TEST_F(Replies, CorsNamesTheOrigin) {
   options.cors_origin = "https://a.example";
   start();
-  const auto preflight = testing::fetch(port, "OPTIONS", "/v1/chat/completions", "",
-                                        "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: x-stainless-os\r\n");
+  const auto preflight = testing::fetch(
+      port, "OPTIONS", "/v1/chat/completions", "",
+      "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: x-stainless-os\r\n");
   EXPECT_EQ(preflight.headers.at("access-control-allow-origin"), "https://a.example");
   EXPECT_EQ(preflight.headers.at("access-control-allow-headers"), "x-stainless-os");
   EXPECT_EQ(get("/health", "Origin: https://a.example\r\n").headers.at("access-control-allow-origin"), "https://a.example");

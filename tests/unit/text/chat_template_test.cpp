@@ -160,7 +160,8 @@ TEST(ChatTemplate, Clock) {
 TEST(ChatTemplate, GenerationBlocksAreTransparent) {
   EXPECT_EQ(render("  {% generation %}\n  x\n  {% endgeneration %}\ny").value(), "  x\ny");
   EXPECT_EQ(render("a {%- generation -%} b {%- endgeneration -%} c").value(), "abc");
-  EXPECT_EQ(render("{{ '{% generation %}' }}{# {% generation %} #}{% raw %}{% generation %}{{ '{% endraw %}!").value(), "{% generation %}{% generation %}{{ '!");
+  EXPECT_EQ(render("{{ '{% generation %}' }}{# {% generation %} #}{% raw %}{% generation %}{{ '{% endraw %}!").value(),
+            "{% generation %}{% generation %}{{ '!");
 }
 
 TEST(ChatTemplate, BoundsOnWorkAndOutput) {

@@ -128,7 +128,8 @@ Pieces pieces_of(const Window& w, const MatmulJob& job, int first_row) {
   p.matrix = static_cast<const StoredMatrix*>(job.weight);
   const StoredMatrix& m = *p.matrix;
   const std::size_t element = job.output == MatmulOutput::kF32 ? sizeof(float) : sizeof(bf16);
-  p.target = {job.bias, job.output, static_cast<std::byte*>(job.y) + std::size_t(first_row) * std::size_t(job.y_stride) * element, job.y_stride, m.out_features};
+  p.target = {job.bias, job.output, static_cast<std::byte*>(job.y) + std::size_t(first_row) * std::size_t(job.y_stride) * element,
+              job.y_stride, m.out_features};
   p.many = w.rows > (m.affine ? w.quantised.few_rows : w.plain.few_rows);
   if (!p.many) {
     p.chunk_rows = w.rows;

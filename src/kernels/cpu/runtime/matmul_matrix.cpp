@@ -26,7 +26,9 @@ Status check_shape(const TensorView& t, std::int64_t rows, std::int64_t columns)
 
 Status check_bytes(const TensorView& t) {
   if (t.data && t.bytes == std::size_t(t.elements()) * dtype_bytes(t.dtype)) return {};
-  return Error{ErrorCode::kCorruptFile, fmt::format("{} holds {} bytes, its shape needs {}", t.name, t.bytes, std::size_t(t.elements()) * dtype_bytes(t.dtype)), t.name};
+  return Error{ErrorCode::kCorruptFile,
+               fmt::format("{} holds {} bytes, its shape needs {}", t.name, t.bytes, std::size_t(t.elements()) * dtype_bytes(t.dtype)),
+               t.name};
 }
 
 std::uint16_t load16(const std::byte* p) {
