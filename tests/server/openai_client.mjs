@@ -28,7 +28,8 @@ for await (const chunk of stream) {
 }
 assert.equal(text, whole.choices[0].message.content);
 assert.equal(finish, whole.choices[0].finish_reason);
-assert.deepEqual(usage, whole.usage);
+const counts = ({ prompt_tokens_details, ...rest }) => rest;  // the second of two equal prompts may come from the prompt cache
+assert.deepEqual(counts(usage), counts(whole.usage));
 
 const final = await client.chat.completions.stream({ model, messages, max_tokens: 40, temperature: 0 }).finalChatCompletion();
 assert.equal(final.choices[0].message.content, text);
