@@ -164,14 +164,15 @@ Error syntax_error(std::string_view subject, std::size_t at, const json::error_c
 
 }  // namespace
 
-void* BoundedMemory::do_allocate(std::size_t bytes, std::size_t alignment) {
+// JSON values need no more than the default alignment, and the library gives keys back with another one than it asked for.
+void* BoundedMemory::do_allocate(std::size_t bytes, std::size_t) {
   if (bytes > left_bytes_) throw std::bad_alloc();
-  void* p = ::operator new(bytes, std::align_val_t(alignment));
+  void* p = ::operator new(bytes);
   left_bytes_ -= bytes;
   return p;
 }
-void BoundedMemory::do_deallocate(void* p, std::size_t bytes, std::size_t alignment) {
-  ::operator delete(p, std::align_val_t(alignment));
+void BoundedMemory::do_deallocate(void* p, std::size_t bytes, std::size_t) {
+  ::operator delete(p);
   left_bytes_ += bytes;
 }
 

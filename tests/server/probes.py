@@ -433,13 +433,33 @@ class Probes:
         return "served, or 400 naming the prompt or the id"
 
 
-NOT_YET = {
-    "3": "streamed tool arguments: tools are refused by name until they are built (12)",
-    "9": "needs a template that takes later system messages; the bundled one does not (8)",
-    "13": "as 3", "14": "as 3", "19": "as 18", "20": "as 18", "21": "as 18", "22": "as 18", "23": "as 24", "30": "as 31", "40": "a small model's memory, not the server's; 39 and 41 hold the exactness",
-    "37": "needs drafts; without them 36, 38, 39", "42": "needs drafts", "43": "the guarantee is docs/exactness.md, checked by ./check",
-    "49": "the ledger's bound is in the engine's tests", "50": "files from strangers: the checkpoint tests and fuzz targets",
-}
+OTHERS = [  # not sent here: what they ask for, and where the answer is
+    ("3", "streamed tool arguments with umlauts and emoji", "tools are refused by name until they are built (12)"),
+    ("9", "a new system note in every turn", "the bundled model's template takes a system message at the beginning only (8)"),
+    ("13", "tool arguments in Chinese, streamed and not", "as 12"),
+    ("14", "a tool call that must survive a prompt-cache hit", "as 12"),
+    ("19", "a schema with a recursive $ref", "as 18"),
+    ("20", "a schema with an enum behind $ref", "as 18"),
+    ("21", "a schema with numbers above 2^53", "as 18"),
+    ("22", "a schema of 2,000 properties beside a plain stream", "as 18"),
+    ("23", "prompt_logprobs with drafts on and off", "as 24"),
+    ("30", "penalties with drafts on and off", "as 31"),
+    ("37", "drafts and the prompt cache together", "needs drafts; 36, 38 and 39 hold without them"),
+    ("40", "a needle of the first turn asked for in the second", "what a small model remembers is its own; 39 and 41 hold that nothing is lost on the way"),
+    ("42", "acceptance of drafts above temperature 0", "needs drafts"),
+    ("43", "the guarantee, stated and tested", "docs/exactness.md; ./check tests it on every push"),
+    ("49", "memory under eviction churn", "the ledger is a hard limit; the engine's tests evict under it"),
+    ("50", "hostile model files", "the checkpoint and text tests, and their fuzz targets"),
+]
+
+HEAD = """# Probes
+
+Users of other engines that do this job reported bugs in public. Each entry is such a report turned into a request: what was tried here, on the bundled
+model with four lanes and the prompt cache on, and the answer it got. C is POST /v1/chat/completions, T is POST /v1/completions, S the same streamed;
+"fresh" is the reply of a second server without a prompt cache. Replies are compared by their token hash. After each entry a fixed greedy request must give its
+hash. The table is printed by `tests/server/probes.py`, which fails where an answer is not what it must be; what failed at first is a case in
+`tests/server/cases` or a unit test now.
+"""
 
 
 def main():
@@ -462,9 +482,9 @@ def main():
             answer += " **(the fixed probe changed)**"
         print(f"{number}: {answer} ({time.monotonic() - begin:.1f} s)", file=sys.stderr, flush=True)
         rows.append((number, " ".join(call.__doc__.split()), answer))
-    rows += [(number, "", words) for number, words in NOT_YET.items()]
+    rows += OTHERS
     rows.sort(key=lambda r: (r[0].startswith("19:"), int(r[0].split(":")[0]), r[0]))
-    print("| entry | tried | answer |\n|---|---|---|")
+    print(HEAD + "\n| no. | tried | answer |\n|---|---|---|")
     for row in rows:
         print("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
     return 1 if failed else 0

@@ -49,11 +49,13 @@ class Target:
         return reply["lockstep"]["token_sha256"]
 
     def memory_mib(self):
-        """Resident memory of the server's process, None without its id."""
+        """Resident memory of the server's process beyond what its ledger holds (kept prompt states may fill their budget); None without its id."""
         if not self.pid:
             return None
+        status, _, body = self.request("GET", "/memory")
+        held = json.loads(body)["held_bytes"] if status == 200 else 0
         with open(f"/proc/{self.pid}/status") as file:
-            return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) / 1024
+            return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) / 1024 - held / 2**20
 
 
 def read_reply(stream):

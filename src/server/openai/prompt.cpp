@@ -41,7 +41,8 @@ Result<ChatPrompt> chat_prompt(const engine::ModelInfo& model, const RequestFiel
   if (!ids.ok()) return Error{ids.error().code, ids.error().message, "messages"};
   if (ids->empty()) return Error{ErrorCode::kInvalidArgument, "messages give an empty prompt", "messages"};
   ChatPrompt out{std::move(*ids), {}};
-  if (with_resume_points) out.resume_points = resume_points(model, variables, *rendered, out.ids);
+  const bool fits = static_cast<std::int64_t>(out.ids.size()) < model.context;
+  if (with_resume_points && fits) out.resume_points = resume_points(model, variables, *rendered, out.ids);
   return out;
 }
 

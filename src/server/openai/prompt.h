@@ -12,7 +12,7 @@ namespace lockstep::server::openai {
 
 struct ChatPrompt {
   std::vector<std::int32_t> ids;
-  std::vector<std::int64_t> resume_points;  // resume_points.h; empty unless asked for
+  std::vector<std::int64_t> resume_points;  // resume_points.h; empty unless asked for, and for a prompt that is too long
 };
 
 /// Renders the messages with the model's template and encodes them. Errors name the message, or carry the template's words.
