@@ -119,6 +119,7 @@ TEST(Safetensors, RefusesBadEntries) {
       {"product is 2^64 + 1 element", tensor(R"({"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]})", 0), "overflows", "t.w"},
       {"product wraps to 4", tensor(R"({"dtype":"U32","shape":[4611686018427387905],"data_offsets":[0,4]})"), "overflows", "t.w"},
       {"a zero does not hide it", tensor(R"({"dtype":"U8","shape":[4294967296,4294967296,0],"data_offsets":[0,0]})", 0), "overflows", "t.w"},
+      {"nor before it", tensor(R"({"dtype":"U8","shape":[0,4294967296,4294967296],"data_offsets":[0,0]})", 0), "overflows", "t.w"},
       {"nine dimensions", tensor(R"({"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,4]})"), "more than 8 dimensions", "t.w"},
       {"one offset", tensor(R"({"dtype":"F32","shape":[1],"data_offsets":[0]})"), "has 1 data_offsets", "t.w"},
       {"three offsets", tensor(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4,8]})"), "more than two", "t.w"},
