@@ -147,7 +147,7 @@ const Control wrong_coefficient{
     [](Check& check) {
       accuracy(check, kFunctions[0], [](const float* x, std::int64_t n, float* y) {
         for (std::int64_t i = 0; i < n; i++) {
-          const double k = std::nearbyint(x[i] * 1.4426950408889634), r = x[i] - k * 0.6931471805599453;
+          const double k = std::nearbyint(std::clamp(double(x[i]), -1e4, 1e4) * 1.4426950408889634), r = x[i] - k * 0.6931471805599453;
           y[i] = float(std::ldexp(1 + r + r * r / 2 + r * r * r / 6 + r * r * r * r / 24 + r * r * r * r * r / 120, int(k)));
         }
       });
@@ -158,9 +158,10 @@ const Control no_floor{"math", Gate::kEdges, "exp without its floor",
                          ElementwiseKernels f = kernels::cpu::elementwise_kernels(Isa::kGeneric);
                          f.exp = [](const float* x, std::int64_t n, float* y) {
                            for (std::int64_t i = 0; i < n; i++) {
-                             const float k = std::nearbyint(x[i] * 1.44269502f);
-                             y[i] = std::bit_cast<float>(std::bit_cast<std::int32_t>(std::exp(x[i] - k * 0.693147181f)) +
-                                                         std::int32_t(std::uint32_t(std::int64_t(k)) << 23));
+                             if (std::isnan(y[i] = x[i])) continue;
+                             const float k = std::nearbyint(std::clamp(x[i], -1e6f, 1e6f) * 1.44269502f);
+                             y[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(std::exp(x[i] - k * 0.693147181f)) +
+                                                         (std::uint32_t(std::int64_t(k)) << 23));
                            }
                          };
                          specials(check, f);
