@@ -19,6 +19,7 @@ struct Limits {
 
   // One connection.
   std::size_t pipelined_bytes = 64 << 10;  // read ahead while a reply is in work
+  int send_buffer_bytes = 256 << 10;       // the kernel's, of a connection
   std::size_t outgoing_bytes = 4 << 20;    // events a slow reader may leave waiting; above: its reply is cancelled
 
   std::chrono::milliseconds header_time{10'000};          // from the first byte (a new connection: from accept) to the end of the header

@@ -24,11 +24,12 @@ constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kReadBytes = 16 << 10, kLingerBytes = 4 << 20;
 
 // A peer that vanished without a FIN is noticed by the kernel within about a minute.
-void set_options(tcp::socket& socket) {
+void set_options(tcp::socket& socket, int send_buffer_bytes) {
   boost::system::error_code ignored;
   socket.non_blocking(true, ignored);
   socket.set_option(tcp::no_delay(true), ignored);
   socket.set_option(asio::socket_base::keep_alive(true), ignored);
+  socket.set_option(asio::socket_base::send_buffer_size(send_buffer_bytes), ignored);
   const auto set = [&](int name, int value) { setsockopt(socket.native_handle(), IPPROTO_TCP, name, &value, sizeof value); };
   set(TCP_KEEPIDLE, 30);
   set(TCP_KEEPINTVL, 10);
@@ -61,7 +62,7 @@ Connection::Connection(Core& core, tcp::socket socket)
   boost::system::error_code ec;
   const auto peer = socket_.remote_endpoint(ec);
   peer_ = ec ? "?" : peer.address().to_string();
-  set_options(socket_);
+  set_options(socket_, limits_.send_buffer_bytes);
 }
 
 Connection::~Connection() {

@@ -65,7 +65,8 @@ TEST_F(Leaving, PipelinedBytesDoNotHideIt) {
 }
 
 TEST_F(Leaving, ASlowReaderIsDropped) {
-  options.limits.outgoing_bytes = 100'000;
+  options.limits.outgoing_bytes = 20'000;
+  options.limits.send_buffer_bytes = 16'000;
   start(1 << 20);
   HttpClient client(port);
   client.set_receive_buffer(4096);
@@ -77,6 +78,7 @@ TEST_F(Leaving, ASlowReaderIsDropped) {
 
 TEST_F(Leaving, AReaderThatStopsIsDroppedInTime) {
   options.limits.write_progress_time = 300ms;
+  options.limits.send_buffer_bytes = 16'000;
   start(1 << 20);
   HttpClient client(port);
   client.set_receive_buffer(4096);
@@ -264,6 +266,12 @@ TEST_F(Leaving, AHostThatIsNotHereIsNamed) {
   const auto other = Server::start(*engine, options);
   ASSERT_FALSE(other.ok());
   EXPECT_NE(other.error().message.find("192.0.2.1"), std::string::npos);
+}
+
+TEST_F(Leaving, LocalhostIsServedOnAllItsAddresses) {
+  options.host = "localhost";
+  start();
+  EXPECT_EQ(get("/health").status, 200);  // 127.0.0.1
 }
 
 TEST_F(Leaving, ManyShortRequestsLoseNone) {
