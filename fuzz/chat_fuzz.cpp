@@ -62,13 +62,15 @@ void render_text(std::string_view text) {
   for (const auto part : {text.substr(0, half), text.substr(half)}) {
     messages.push_back({{"role", "user"}, {"content", mark_plain(tokenizer, part, false)}});
   }
-  const auto rendered = bundled().chat->render(boost::json::serialize(boost::json::object{{"messages", messages}, {"add_generation_prompt", true}}));
+  const auto rendered =
+      bundled().chat->render(boost::json::serialize(boost::json::object{{"messages", messages}, {"add_generation_prompt", true}}));
   require(rendered.ok());
   const auto ids = tokenizer.encode_chat(*rendered);
   require(ids.ok());
   check_ids(*ids);
   const auto count = [&](std::string_view token) { return std::count(ids->begin(), ids->end(), *tokenizer.id_of(token)); };
-  require(count("<|im_start|>") == 3 && count("<|im_end|>") == 2 && count("<think>") == 1 && count("</think>") == 1 && count("<tool_call>") == 0);
+  require(count("<|im_start|>") == 3 && count("<|im_end|>") == 2 && count("<think>") == 1 && count("</think>") == 1 &&
+          count("<tool_call>") == 0);
 }
 
 void stream(std::string_view bytes) {
@@ -95,9 +97,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
   switch (data[0] % 3) {
-    case 0: render_variables(rest); break;
-    case 1: render_text(rest); break;
-    default: stream(rest); break;
+    case 0:
+      render_variables(rest);
+      break;
+    case 1:
+      render_text(rest);
+      break;
+    default:
+      stream(rest);
+      break;
   }
   return 0;
 }

@@ -85,8 +85,8 @@ typedef size_t (*lockstep_strftime_now)(const uint8_t* format, size_t format_siz
 // chat_template of a JSON file (tokenizer_config.json, chat_template.json): a string, or a list of {name, template} with a default.
 int lockstep_template_source(lockstep_text_view json, lockstep_text_bytes* out, lockstep_text_bytes* error);
 // `name` stands in messages; the special tokens of `tokenizer` become variables. A template that does not parse is refused here.
-int lockstep_template_new(const lockstep_tokenizer* tokenizer, lockstep_text_view name, lockstep_text_view source, lockstep_strftime_now now,
-                          lockstep_template** out, lockstep_text_bytes* error);
+int lockstep_template_new(const lockstep_tokenizer* tokenizer, lockstep_text_view name, lockstep_text_view source,
+                          lockstep_strftime_now now, lockstep_template** out, lockstep_text_bytes* error);
 void lockstep_template_free(lockstep_template* chat_template);
 // `variables_json`: one JSON object.
 int lockstep_template_render(const lockstep_template* chat_template, lockstep_text_view variables_json, lockstep_text_bytes* out,

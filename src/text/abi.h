@@ -21,14 +21,23 @@ inline std::string take(lockstep_text_bytes bytes) {
 inline Error take_error(int code, lockstep_text_bytes message, std::string_view prefix, std::string subject) {
   ErrorCode kind = ErrorCode::kInternal;
   switch (code) {
-    case LOCKSTEP_TEXT_CORRUPT: kind = ErrorCode::kCorruptFile; break;
-    case LOCKSTEP_TEXT_UNSUPPORTED: kind = ErrorCode::kUnsupported; break;
+    case LOCKSTEP_TEXT_CORRUPT:
+      kind = ErrorCode::kCorruptFile;
+      break;
+    case LOCKSTEP_TEXT_UNSUPPORTED:
+      kind = ErrorCode::kUnsupported;
+      break;
     case LOCKSTEP_TEXT_INVALID:
     case LOCKSTEP_TEXT_RAISED:
     case LOCKSTEP_TEXT_RENDER:
-    case LOCKSTEP_TEXT_LIMIT: kind = ErrorCode::kInvalidArgument; break;
-    case LOCKSTEP_TEXT_ABSENT: kind = ErrorCode::kNotFound; break;
-    default: break;
+    case LOCKSTEP_TEXT_LIMIT:
+      kind = ErrorCode::kInvalidArgument;
+      break;
+    case LOCKSTEP_TEXT_ABSENT:
+      kind = ErrorCode::kNotFound;
+      break;
+    default:
+      break;
   }
   return Error{kind, std::string(prefix) + take(message), std::move(subject)};
 }

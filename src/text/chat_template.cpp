@@ -85,7 +85,8 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::load(const std::filesy
   lockstep_text_bytes error{};
   const int code = lockstep_template_new(tokenizer->handle(), view(source.file), view(source.text), strftime_now, &handle, &error);
   if (code != LOCKSTEP_TEXT_OK) return take_error(code, error, folder.string() + "/", source.file);
-  return std::shared_ptr<const ChatTemplate>(new ChatTemplate(std::make_unique<Impl>(std::move(tokenizer), handle, std::move(source.file))));
+  return std::shared_ptr<const ChatTemplate>(
+      new ChatTemplate(std::make_unique<Impl>(std::move(tokenizer), handle, std::move(source.file))));
 }
 
 Result<std::string> ChatTemplate::render(std::string_view variables_json) const {

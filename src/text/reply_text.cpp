@@ -96,8 +96,12 @@ ReplyText::Delta ReplyText::push(std::int32_t id) {
   }
   const bool was_reasoning = impl_->parser.in_reasoning();
   switch (impl_->parser.place(id, bytes)) {
-    case ReplyPart::kReasoning: impl_->add(delta, &Delta::reasoning, impl_->reasoning.push(bytes)); break;
-    case ReplyPart::kContent: impl_->add(delta, &Delta::content, impl_->content.push(bytes)); break;
+    case ReplyPart::kReasoning:
+      impl_->add(delta, &Delta::reasoning, impl_->reasoning.push(bytes));
+      break;
+    case ReplyPart::kContent:
+      impl_->add(delta, &Delta::content, impl_->content.push(bytes));
+      break;
     case ReplyPart::kBorder:
       if (was_reasoning && !impl_->parser.in_reasoning()) {
         impl_->content.set_trim(Trim::kLeadingNewlines);

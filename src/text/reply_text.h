@@ -11,10 +11,10 @@
 namespace lockstep::text {
 
 struct ReplyTextOptions {
-  bool split_reasoning = false;     // the model has think tokens and a chat asked: text before think_end goes to `reasoning`
+  bool split_reasoning = false;      // the model has think tokens and a chat asked: text before think_end goes to `reasoning`
   bool starts_in_reasoning = false;  // the prompt ends inside an open think block
   std::optional<std::int32_t> think_start, think_end;
-  std::vector<std::string> stop;    // stop strings, matched on the text as sent (each channel for itself); none empty
+  std::vector<std::string> stop;  // stop strings, matched on the text as sent (each channel for itself); none empty
 };
 
 class ReplyText {

@@ -30,8 +30,8 @@ class StopMatcher {
  private:
   static constexpr std::uint32_t kNone = ~0u;
   struct Node {
-    std::uint32_t fail = 0;     // longest proper suffix that is in the tree too
-    std::uint32_t depth = 0;    // bytes from the root
+    std::uint32_t fail = 0;      // longest proper suffix that is in the tree too
+    std::uint32_t depth = 0;     // bytes from the root
     std::uint32_t stop = kNone;  // longest stop string that ends here
   };
   std::uint32_t child(std::uint32_t node, std::uint8_t byte) const;

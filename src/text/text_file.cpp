@@ -16,7 +16,8 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::size_
   const auto bytes = std::filesystem::file_size(path, error);
   if (error) return Error{ErrorCode::kIo, fmt::format("{}: {}", path.string(), error.message()), name};
   if (bytes > most_bytes) {
-    return Error{ErrorCode::kUnsupported, fmt::format("{} has {} bytes, more than the {} supported", path.string(), bytes, most_bytes), name};
+    return Error{ErrorCode::kUnsupported, fmt::format("{} has {} bytes, more than the {} supported", path.string(), bytes, most_bytes),
+                 name};
   }
   std::ifstream file(path, std::ios::binary);
   std::string text(bytes, '\0');

@@ -93,8 +93,12 @@ std::optional<std::int32_t> Tokenizer::eos_id() const {
   const auto token = eos_token();
   return token ? id_of(*token) : std::nullopt;
 }
-std::optional<std::string> Tokenizer::eos_token() const { return optional_text(lockstep_tokenizer_named(impl_->handle, view("eos_token"))); }
-std::optional<std::string> Tokenizer::bos_token() const { return optional_text(lockstep_tokenizer_named(impl_->handle, view("bos_token"))); }
+std::optional<std::string> Tokenizer::eos_token() const {
+  return optional_text(lockstep_tokenizer_named(impl_->handle, view("eos_token")));
+}
+std::optional<std::string> Tokenizer::bos_token() const {
+  return optional_text(lockstep_tokenizer_named(impl_->handle, view("bos_token")));
+}
 
 const lockstep_tokenizer* Tokenizer::handle() const { return impl_->handle; }
 

@@ -29,7 +29,8 @@ impl View {
     /// # Safety
     /// As for `bytes`.
     pub unsafe fn text<'a>(self, what: &str) -> Result<&'a str, Failure> {
-        std::str::from_utf8(self.bytes()).map_err(|e| Failure::new(Code::Invalid, format!("{what} is not valid UTF-8 at byte {}", e.valid_up_to())))
+        std::str::from_utf8(self.bytes())
+            .map_err(|e| Failure::new(Code::Invalid, format!("{what} is not valid UTF-8 at byte {}", e.valid_up_to())))
     }
 }
 

@@ -37,7 +37,12 @@ pub struct Table {
 /// # Safety
 /// Views as in the header; `out` and `error` are valid for writing. So for all below; objects come from their `new` and are not freed.
 #[no_mangle]
-pub unsafe extern "C" fn lockstep_tokenizer_new(tokenizer_json: View, config_json: View, out: *mut *mut Tokenizer, error: *mut Bytes) -> i32 {
+pub unsafe extern "C" fn lockstep_tokenizer_new(
+    tokenizer_json: View,
+    config_json: View,
+    out: *mut *mut Tokenizer,
+    error: *mut Bytes,
+) -> i32 {
     guard(error, || {
         let tokenizer = Tokenizer::new(tokenizer_json.bytes(), config_json.bytes())?;
         out.write(Box::into_raw(Box::new(tokenizer)));
@@ -85,7 +90,13 @@ pub unsafe extern "C" fn lockstep_tokenizer_named(tokenizer: &Tokenizer, key: Vi
 /// # Safety
 /// See `lockstep_tokenizer_new`.
 #[no_mangle]
-pub unsafe extern "C" fn lockstep_tokenizer_encode(tokenizer: &Tokenizer, text: View, add_special_tokens: i32, out: *mut Ids, error: *mut Bytes) -> i32 {
+pub unsafe extern "C" fn lockstep_tokenizer_encode(
+    tokenizer: &Tokenizer,
+    text: View,
+    add_special_tokens: i32,
+    out: *mut Ids,
+    error: *mut Bytes,
+) -> i32 {
     guard(error, || {
         out.write(Owned::new(tokenizer.encode(text.text("the text")?, add_special_tokens != 0)?));
         Ok(())
@@ -105,7 +116,13 @@ pub unsafe extern "C" fn lockstep_tokenizer_encode_chat(tokenizer: &Tokenizer, t
 /// # Safety
 /// See `lockstep_tokenizer_new`.
 #[no_mangle]
-pub unsafe extern "C" fn lockstep_tokenizer_mark_plain(tokenizer: &Tokenizer, text: View, keep_think: i32, out: *mut Bytes, error: *mut Bytes) -> i32 {
+pub unsafe extern "C" fn lockstep_tokenizer_mark_plain(
+    tokenizer: &Tokenizer,
+    text: View,
+    keep_think: i32,
+    out: *mut Bytes,
+    error: *mut Bytes,
+) -> i32 {
     guard(error, || {
         out.write(Owned::new(tokenizer.mark_plain(text.text("the text")?, keep_think != 0)?.into_bytes()));
         Ok(())

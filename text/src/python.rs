@@ -49,7 +49,9 @@ pub fn tojson(state: &State, value: &Value, positional: Rest<Value>, kwargs: Kwa
     let indent = match argument(1, "indent")? {
         None => None,
         Some(v) if v.as_str().is_some() => v.as_str().map(str::to_string),
-        Some(v) => Some(" ".repeat(v.as_i64().filter(|n| *n <= 64).ok_or_else(|| invalid("tojson: indent is not a number up to 64"))?.max(0) as usize)),
+        Some(v) => Some(
+            " ".repeat(v.as_i64().filter(|n| *n <= 64).ok_or_else(|| invalid("tojson: indent is not a number up to 64"))?.max(0) as usize),
+        ),
     };
     let separators = match argument(2, "separators")? {
         None if indent.is_some() => (",".to_string(), ": ".to_string()),
@@ -195,7 +197,11 @@ fn json_float(value: f64) -> String {
     if value.is_nan() {
         "NaN".into()
     } else if value.is_infinite() {
-        if value > 0.0 { "Infinity".into() } else { "-Infinity".into() }
+        if value > 0.0 {
+            "Infinity".into()
+        } else {
+            "-Infinity".into()
+        }
     } else {
         float_repr(value)
     }
@@ -253,7 +259,8 @@ pub fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> R
             let limit = limit.or(kwargs.get("maxsplit")?).unwrap_or(-1);
             kwargs.assert_all_used()?;
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            let separator = separator.as_ref().map(|s| s.as_str().ok_or_else(|| invalid("split: the separator is not a string"))).transpose()?;
+            let separator =
+                separator.as_ref().map(|s| s.as_str().ok_or_else(|| invalid("split: the separator is not a string"))).transpose()?;
             split(text, separator, limit, name == "rsplit")
         }
         "splitlines" => {
@@ -284,7 +291,11 @@ pub fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> R
 
 /// The largest number in a format string.
 fn widest(format: &str) -> usize {
-    format.split(|c: char| !c.is_ascii_digit()).map(|digits| if digits.is_empty() { 0 } else { digits.parse().unwrap_or(usize::MAX) }).max().unwrap_or(0)
+    format
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|digits| if digits.is_empty() { 0 } else { digits.parse().unwrap_or(usize::MAX) })
+        .max()
+        .unwrap_or(0)
 }
 
 fn split(text: &str, separator: Option<&str>, limit: usize, from_right: bool) -> Result<Value, Error> {
@@ -337,7 +348,9 @@ fn split_lines(text: &str, keep_ends: bool) -> Value {
 
 /// Jinja's `is sequence`: has a length and items, so strings and mappings too.
 pub fn is_sequence(value: &Value) -> bool {
-    value.is_undefined() || matches!(value.kind(), ValueKind::String | ValueKind::Map | ValueKind::Seq) || (value.kind() == ValueKind::Iterable && value.len().is_some())
+    value.is_undefined()
+        || matches!(value.kind(), ValueKind::String | ValueKind::Map | ValueKind::Seq)
+        || (value.kind() == ValueKind::Iterable && value.len().is_some())
 }
 
 pub fn is_number(value: &Value) -> bool {

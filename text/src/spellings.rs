@@ -87,7 +87,10 @@ impl Spellings {
         }
         if let Some(normalizer) = normalizer.filter(|_| spellings.match_normalized) {
             if !normalize(normalizer, "a\u{FDD0}b")?.get().contains(MARK) {
-                return Err(Failure::new(Code::Unsupported, "normalizer: one that removes U+FDD0 is not supported together with normalized added tokens"));
+                return Err(Failure::new(
+                    Code::Unsupported,
+                    "normalizer: one that removes U+FDD0 is not supported together with normalized added tokens",
+                ));
             }
         }
         Ok(spellings)

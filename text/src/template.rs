@@ -46,7 +46,10 @@ impl Template {
         now: StrftimeNow,
     ) -> Result<Template, Failure> {
         if source.len() > MAX_SOURCE_BYTES {
-            return Err(Failure::new(Code::Unsupported, format!("the template has {} bytes, more than the {MAX_SOURCE_BYTES} supported", source.len())));
+            return Err(Failure::new(
+                Code::Unsupported,
+                format!("the template has {} bytes, more than the {MAX_SOURCE_BYTES} supported", source.len()),
+            ));
         }
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(false).build();
         let mut environment = Environment::new();
@@ -70,7 +73,8 @@ impl Template {
         for (key, token) in special_tokens {
             environment.add_global(key.clone(), Value::from(token.as_str()));
         }
-        let source = without_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n")).map_err(|e| Failure { message: format!("{name}, {}", e.message), ..e })?;
+        let source = without_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"))
+            .map_err(|e| Failure { message: format!("{name}, {}", e.message), ..e })?;
         environment.add_template_owned(name.to_string(), source).map_err(|e| Failure::new(Code::Corrupt, words(&e)))?;
         Ok(Template { environment, name: name.to_string() })
     }
@@ -172,7 +176,10 @@ fn without_generation_tags(source: &str) -> Result<String, Failure> {
         raw = if raw { name != "endraw" } else { name == "raw" };
         if !was_raw && code > MAX_TAG_CODE_BYTES {
             let line = source[..source.len() - rest.len()].matches('\n').count() + 1;
-            return Err(Failure::new(Code::Unsupported, format!("line {line}: a tag with {code} bytes of code, more than the {MAX_TAG_CODE_BYTES} supported")));
+            return Err(Failure::new(
+                Code::Unsupported,
+                format!("line {line}: a tag with {code} bytes of code, more than the {MAX_TAG_CODE_BYTES} supported"),
+            ));
         }
         elifs += (!was_raw && name == "elif") as usize;
         if elifs > MAX_ELIFS {

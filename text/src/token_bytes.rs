@@ -78,7 +78,9 @@ impl Decoding {
     pub fn bytes(&self, token: &str) -> Vec<u8> {
         match self {
             // A token with a character outside the table is its own text, as in the crate.
-            Decoding::ByteLevel => token.chars().map(byte_of_char).collect::<Option<Vec<u8>>>().unwrap_or_else(|| token.as_bytes().to_vec()),
+            Decoding::ByteLevel => {
+                token.chars().map(byte_of_char).collect::<Option<Vec<u8>>>().unwrap_or_else(|| token.as_bytes().to_vec())
+            }
             Decoding::Pieces { replace, byte_fallback, .. } => {
                 let mut text = token.to_string();
                 for (from, to) in replace {
@@ -95,7 +97,10 @@ impl Decoding {
 }
 
 fn refused(decoder: &str) -> Failure {
-    Failure::new(Code::Unsupported, format!("decoder: {decoder} is not supported (ByteLevel, Metaspace, or Replace, ByteFallback, Fuse and Strip are)"))
+    Failure::new(
+        Code::Unsupported,
+        format!("decoder: {decoder} is not supported (ByteLevel, Metaspace, or Replace, ByteFallback, Fuse and Strip are)"),
+    )
 }
 
 /// Sequences inside sequences, in order.

@@ -98,7 +98,9 @@ impl<'de> Deserialize<'de> for Vocab {
                 let mut vocab = Vec::new();
                 while let Some((token, id)) = map.next_entry::<String, u64>()? {
                     if id > MAX_ID {
-                        return Err(serde::de::Error::custom(format!("id {id} of token {token:?} is above the largest supported, {MAX_ID}")));
+                        return Err(serde::de::Error::custom(format!(
+                            "id {id} of token {token:?} is above the largest supported, {MAX_ID}"
+                        )));
                     }
                     vocab.push((token, id as u32));
                 }
@@ -293,7 +295,10 @@ fn check_regexes(name: &str, value: &serde_json::Value) -> Result<(), Failure> {
 
 fn check_regex(name: &str, regex: &str) -> Result<(), Failure> {
     if regex.len() > MAX_REGEX_BYTES {
-        return Err(unsupported(format!("{name}: a regular expression of {} bytes is longer than the {MAX_REGEX_BYTES} supported", regex.len())));
+        return Err(unsupported(format!(
+            "{name}: a regular expression of {} bytes is longer than the {MAX_REGEX_BYTES} supported",
+            regex.len()
+        )));
     }
     let mut repeats = 1u64;
     for part in regex.split('{').skip(1) {
@@ -304,7 +309,9 @@ fn check_regex(name: &str, regex: &str) -> Result<(), Failure> {
         }
     }
     if repeats > MAX_REGEX_REPEATS {
-        return Err(unsupported(format!("{name}: a regular expression repeats up to {repeats} times, more than the {MAX_REGEX_REPEATS} supported")));
+        return Err(unsupported(format!(
+            "{name}: a regular expression repeats up to {repeats} times, more than the {MAX_REGEX_REPEATS} supported"
+        )));
     }
     Ok(())
 }
@@ -318,7 +325,9 @@ fn read_model(raw: &RawValue, byte_level: bool) -> Result<BpeFile, Failure> {
     if model.dropout.is_some_and(|p| p != 0.0) {
         return Err(unsupported("model.dropout makes encoding random, which is not supported"));
     }
-    if model.continuing_subword_prefix.as_ref().is_some_and(|p| !p.is_empty()) || model.end_of_word_suffix.as_ref().is_some_and(|s| !s.is_empty()) {
+    if model.continuing_subword_prefix.as_ref().is_some_and(|p| !p.is_empty())
+        || model.end_of_word_suffix.as_ref().is_some_and(|s| !s.is_empty())
+    {
         return Err(unsupported("model.continuing_subword_prefix and model.end_of_word_suffix are not supported"));
     }
     let mut owner: HashMap<u32, &str> = HashMap::with_capacity(model.vocab.0.len());
@@ -340,7 +349,11 @@ fn read_model(raw: &RawValue, byte_level: bool) -> Result<BpeFile, Failure> {
 fn check_no_text_is_lost(model: &BpeFile, byte_level: bool) -> Result<(), Failure> {
     let tokens: HashSet<&str> = model.vocab.0.iter().map(|(token, _)| token.as_str()).collect();
     if let Some(unk) = &model.unk_token {
-        return if tokens.contains(unk.as_str()) { Ok(()) } else { Err(corrupt(format!("model.unk_token {unk:?} is not in the vocabulary"))) };
+        return if tokens.contains(unk.as_str()) {
+            Ok(())
+        } else {
+            Err(corrupt(format!("model.unk_token {unk:?} is not in the vocabulary")))
+        };
     }
     for byte in (0u8..=0xF4).filter(|b| !matches!(b, 0xC0 | 0xC1)) {
         let (spelling, kind) = if byte_level {
@@ -383,7 +396,11 @@ fn check_added(added: &[Added], vocab: &[(String, u32)]) -> Result<(), Failure> 
             return Err(corrupt(format!("added_tokens[{place}]: id {} is above the largest supported, {MAX_ID}", token.id)));
         }
         if token.content.len() > MAX_ADDED_TOKEN_BYTES || bytes > MAX_ADDED_BYTES {
-            return Err(unsupported(format!("added_tokens[{place}] (id {}) has {} bytes; {MAX_ADDED_TOKEN_BYTES} a token and {MAX_ADDED_BYTES} in all are supported", token.id, token.content.len())));
+            return Err(unsupported(format!(
+                "added_tokens[{place}] (id {}) has {} bytes; {MAX_ADDED_TOKEN_BYTES} a token and {MAX_ADDED_BYTES} in all are supported",
+                token.id,
+                token.content.len()
+            )));
         }
         if let Some(other) = owner.insert(token.id, &token.content).filter(|other| *other != token.content) {
             return Err(corrupt(format!("added_tokens[{place}]: {other:?} and {:?} have the same id {}", token.content, token.id)));
@@ -402,7 +419,7 @@ fn check_ids(inner: &Inner, added: &[Added], largest: u32) -> Result<(), Failure
         if id != Some(token.id as u32) {
             let is = id.map_or("none".to_string(), |id| id.to_string());
             return Err(corrupt(format!(
-                "added token {:?} has id {} in the file, but its place after {} tokens of the vocabulary makes it {is} (ids with holes are not supported)",
+                "added token {:?} has id {} in the file, but its place after a vocabulary of {} makes it {is} (no holes are supported)",
                 token.content,
                 token.id,
                 inner.get_model().get_vocab_size()
@@ -411,7 +428,9 @@ fn check_ids(inner: &Inner, added: &[Added], largest: u32) -> Result<(), Failure
     }
     // The crate panics on a template whose special token it does not list.
     let frame = catch_unwind(AssertUnwindSafe(|| inner.encode_fast("", true)));
-    let frame = frame.map_err(|_| corrupt("post_processor uses a special token that it does not define"))?.map_err(|e| corrupt(format!("post_processor: {e}")))?;
+    let frame = frame
+        .map_err(|_| corrupt("post_processor uses a special token that it does not define"))?
+        .map_err(|e| corrupt(format!("post_processor: {e}")))?;
     if let Some(id) = frame.get_ids().iter().find(|id| **id > largest) {
         return Err(corrupt(format!("post_processor adds id {id}, above the largest id of the vocabulary, {largest}")));
     }

@@ -79,6 +79,7 @@ TEST_F(Leaving, ASlowReaderIsDropped) {
 TEST_F(Leaving, AReaderThatStopsIsDroppedInTime) {
   options.limits.write_progress_time = 300ms;
   options.limits.send_buffer_bytes = 16'000;
+  options.limits.outgoing_bytes = 1 << 30;  // not by its backlog
   start(1 << 20);
   HttpClient client(port);
   client.set_receive_buffer(4096);

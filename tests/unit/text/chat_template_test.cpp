@@ -15,7 +15,8 @@ using text::ChatTemplate;
 Result<std::shared_ptr<const ChatTemplate>> try_template(std::string_view source) {
   TempFolder folder;
   folder.write("chat_template.jinja", source);
-  static const auto tokenizer = load(byte_level_tokenizer(), R"({"eos_token": "<|im_end|>", "pad_token": {"content": "<|endoftext|>"}, "bos_token": null})");
+  static const auto tokenizer =
+      load(byte_level_tokenizer(), R"({"eos_token": "<|im_end|>", "pad_token": {"content": "<|endoftext|>"}, "bos_token": null})");
   return ChatTemplate::load(folder.path(), tokenizer);
 }
 
@@ -82,7 +83,8 @@ TEST(ChatTemplate, WhereTheSourceIs) {
   const auto text_of = [&] { return ChatTemplate::load(folder.path(), tokenizer).value()->render("{}").value(); };
   folder.write("tokenizer_config.json", R"({"chat_template": "config"})");
   EXPECT_EQ(text_of(), "config");
-  folder.write("tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]})");
+  folder.write("tokenizer_config.json",
+               R"({"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]})");
   EXPECT_EQ(text_of(), "d");
   folder.write("chat_template.json", R"({"chat_template": "json"})");
   EXPECT_EQ(text_of(), "json");
@@ -129,16 +131,19 @@ TEST(ChatTemplate, ErrorsOfRendering) {
 }
 
 TEST(ChatTemplate, Variables) {
-  for (const char* broken : {"", "[]", "3", "{", "{\"a\":}", "{\"a\":1,}", "{\"a\":01}", "{\"a\":1.}", "{\"a\":1e999}", "{\"a\":\"\\ud800\"}", "{\"a\":\"\n\"}",
-                             "{\"a\":tru}", "{\"a\":1} x", "{'a':1}", "{\"a\":\"\\x\"}", "{\"a\":\"\\u12g4\"}", "\xFF", "{\"a\":\"\\u"}) {
+  for (const char* broken :
+       {"", "[]", "3", "{", "{\"a\":}", "{\"a\":1,}", "{\"a\":01}", "{\"a\":1.}", "{\"a\":1e999}", "{\"a\":\"\\ud800\"}", "{\"a\":\"\n\"}",
+        "{\"a\":tru}", "{\"a\":1} x", "{'a':1}", "{\"a\":\"\\x\"}", "{\"a\":\"\\u12g4\"}", "\xFF", "{\"a\":\"\\u"}) {
     EXPECT_EQ(render("x", broken).error().code, ErrorCode::kInvalidArgument) << broken;
   }
   const std::string deep(10000, '[');
   EXPECT_FALSE(render("x", "{\"a\":" + deep + std::string(10000, ']') + "}").ok());
-  EXPECT_EQ(render("{{ a|tojson }}", R"({"a": 1, "a": [2, {"b": "\ud83d\ude00\u0000\/"}]})").value(), "[2, {\"b\": \"\U0001F600\\u0000/\"}]");
+  EXPECT_EQ(render("{{ a|tojson }}", R"({"a": 1, "a": [2, {"b": "\ud83d\ude00\u0000\/"}]})").value(),
+            "[2, {\"b\": \"\U0001F600\\u0000/\"}]");
   EXPECT_EQ(render("{{ a }}", R"({"a": 0.30000000000000004, "b": -0})").value(), "0.30000000000000004");
-  EXPECT_EQ(render("{{ a|tojson }}", R"({"a": [9223372036854775807, 18446744073709551615, -9223372036854775809, -0.0, 1E5, 5e-324]})").value(),
-            "[9223372036854775807, 18446744073709551615, -9223372036854775809, -0.0, 100000.0, 5e-324]");
+  EXPECT_EQ(
+      render("{{ a|tojson }}", R"({"a": [9223372036854775807, 18446744073709551615, -9223372036854775809, -0.0, 1E5, 5e-324]})").value(),
+      "[9223372036854775807, 18446744073709551615, -9223372036854775809, -0.0, 100000.0, 5e-324]");
 }
 
 TEST(ChatTemplate, Clock) {
@@ -175,16 +180,20 @@ TEST(ChatTemplate, BoundsOnWorkAndOutput) {
   expect("{% set ns = namespace(x='aaaaaaaa') %}{% for a in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "more work");
   expect("{{ ('a' * 1000000).replace('a', 'b' * 1000000) }}", "more work");
   expect("{{ 'a' * 99999999 }}", "longer than");
-  expect("{% set ns = namespace(x={'a': 1}) %}{% for a in range(60) %}{% set ns.x = {'a': ns.x, 'b': ns.x} %}{% endfor %}{{ ns.x }}", "longer than");
-  expect("{% set ns = namespace(x={'a': 1}) %}{% for a in range(60) %}{% set ns.x = {'a': ns.x, 'b': ns.x} %}{% endfor %}{{ ns.x|tojson }}", "more work");
+  expect("{% set ns = namespace(x={'a': 1}) %}{% for a in range(60) %}{% set ns.x = {'a': ns.x, 'b': ns.x} %}{% endfor %}{{ ns.x }}",
+         "longer than");
+  expect("{% set ns = namespace(x={'a': 1}) %}{% for a in range(60) %}{% set ns.x = {'a': ns.x, 'b': ns.x} %}{% endfor %}{{ ns.x|tojson }}",
+         "more work");
   expect("{% macro r() %}{{ r() }}{% endmacro %}{{ r() }}", "recursion");
   expect("{{ '{:999999999}'.format(1) }}", "width");
 }
 
 TEST(ChatTemplate, LongConversations) {
   const auto chat = try_template(
-      "{% for m in messages %}{% if m.role == 'user' %}{{ '<u>' + m.content + '</u>\\n' }}{% else %}{{ '<a>' + m.content|trim + '</a>\\n' }}{% endif %}"
-      "{% endfor %}").value();
+                        "{% for m in messages %}{% if m.role == 'user' %}{{ '<u>' + m.content + '</u>\\n' }}{% else %}{{ '<a>' + "
+                        "m.content|trim + '</a>\\n' }}{% endif %}"
+                        "{% endfor %}")
+                        .value();
   boost::json::array messages;
   for (int i = 0; i < 50000; i++) messages.push_back({{"role", i % 2 ? "assistant" : "user"}, {"content", "a"}});
   const std::string variables = boost::json::serialize(boost::json::object{{"messages", messages}});

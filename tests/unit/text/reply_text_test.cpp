@@ -56,7 +56,9 @@ Reply run(const Ids& ids, ReplyTextOptions options, std::shared_ptr<const text::
   return out;
 }
 
-ReplyTextOptions thinking(bool starts = true, std::vector<std::string> stop = {}) { return {true, starts, kThink, kThinkEnd, std::move(stop)}; }
+ReplyTextOptions thinking(bool starts = true, std::vector<std::string> stop = {}) {
+  return {true, starts, kThink, kThinkEnd, std::move(stop)};
+}
 ReplyTextOptions plain(std::vector<std::string> stop = {}) { return {false, false, std::nullopt, std::nullopt, std::move(stop)}; }
 
 TEST(ReplyText, WholeCharactersOnly) {
@@ -79,7 +81,8 @@ TEST(ReplyText, SpecialTokensAddNoTextOthersDo) {
 }
 
 TEST(ReplyText, SplitsReasoningOnIds) {
-  EXPECT_EQ(run(bytes("\n so </think> \n") + Ids{kThinkEnd} + bytes("\n\n yes\n"), thinking()), (Reply{"so </think>", " yes\n", std::nullopt, 23}));
+  EXPECT_EQ(run(bytes("\n so </think> \n") + Ids{kThinkEnd} + bytes("\n\n yes\n"), thinking()),
+            (Reply{"so </think>", " yes\n", std::nullopt, 23}));
   // One leading tag is dropped, a second is text; white space before it never shows.
   EXPECT_EQ(run(bytes("\n") + Ids{kThink} + bytes("a") + Ids{kThink, kThinkEnd} + bytes("b"), thinking()).reasoning, "a<think>");
   EXPECT_EQ(run(Ids{kThink, kThink} + bytes("a"), thinking()).reasoning, "<think>a");
@@ -144,7 +147,8 @@ TEST(ReplyText, EveryCutOfTokensGivesTheSameText) {
   // "the" as one token, as "th" + "e", or as bytes.
   const std::vector<Ids> ways = {{257}, {256, 'e'}, {'t', 'h', 'e'}};
   for (const auto& way : ways) {
-    const Reply reply = run(bytes(" x\xC3") + Ids{0xB6} + way + bytes(" ") + way + Ids{kThinkEnd} + bytes("\n") + way + bytes("END"), thinking(true, {"eE"}));
+    const Reply reply = run(bytes(" x\xC3") + Ids{0xB6} + way + bytes(" ") + way + Ids{kThinkEnd} + bytes("\n") + way + bytes("END"),
+                            thinking(true, {"eE"}));
     EXPECT_EQ(reply.reasoning, "x\u00f6the the");
     EXPECT_EQ(reply.content, "th");
     EXPECT_EQ(reply.stop, "eE");
@@ -152,8 +156,8 @@ TEST(ReplyText, EveryCutOfTokensGivesTheSameText) {
 }
 
 TEST(ReplyParser, SpaceAsPythonStrips) {
-  for (const char* space : {" ", "\t", "\n", "\v", "\f", "\r", "\x1c", "\x1d", "\x1e", "\x1f", "\u0085", "\u00a0", "\u1680", "\u2000", "\u200a",
-                            "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"}) {
+  for (const char* space : {" ",      "\t",     "\n",     "\v",     "\f",     "\r",     "\x1c",   "\x1d",   "\x1e",   "\x1f",
+                            "\u0085", "\u00a0", "\u1680", "\u2000", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"}) {
     const std::string around = std::string(space) + "a" + space;
     EXPECT_EQ(text::leading_space_bytes(around), std::string_view(space).size()) << around;
     EXPECT_EQ(text::trailing_space_bytes(around), std::string_view(space).size()) << around;

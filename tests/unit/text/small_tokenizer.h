@@ -44,7 +44,7 @@ inline std::string byte_level(std::uint8_t byte) {
 }
 
 inline boost::json::object added_token(std::int64_t id, std::string_view content, bool special) {
-  return {{"id", id},         {"content", content},   {"single_word", false}, {"lstrip", false},
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
@@ -75,13 +75,14 @@ inline boost::json::object byte_level_tokenizer() {
           {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", boost::json::array{split, level}}}},
           {"post_processor", nullptr},
           {"decoder", level},
-          {"model", {{"type", "BPE"},
-                     {"dropout", nullptr},
-                     {"unk_token", nullptr},
-                     {"fuse_unk", false},
-                     {"byte_fallback", false},
-                     {"vocab", vocab},
-                     {"merges", boost::json::array{"t h", boost::json::array{"th", "e"}}}}}};
+          {"model",
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
+            {"vocab", vocab},
+            {"merges", boost::json::array{"t h", boost::json::array{"th", "e"}}}}}};
 }
 
 /// tokenizer.json in SentencePiece's way: 0..2 <unk> <s> </s>, 3..258 bytes, 259 the space, letters, words; <|user|> last.
@@ -99,17 +100,19 @@ inline boost::json::object pieces_tokenizer() {
                               {{"type", "Fuse"}},
                               {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}};
   return {{"version", "1.0"},
-          {"added_tokens", {added_token(0, "<unk>", true), added_token(1, "<s>", true), added_token(2, "</s>", true), added_token(last, "<|user|>", true)}},
+          {"added_tokens",
+           {added_token(0, "<unk>", true), added_token(1, "<s>", true), added_token(2, "</s>", true), added_token(last, "<|user|>", true)}},
           {"normalizer", nullptr},
           {"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}, {"split", false}}},
           {"post_processor", nullptr},
           {"decoder", {{"type", "Sequence"}, {"decoders", decoders}}},
-          {"model", {{"type", "BPE"},
-                     {"unk_token", "<unk>"},
-                     {"fuse_unk", true},
-                     {"byte_fallback", true},
-                     {"vocab", vocab},
-                     {"merges", {"h e", "l l", "he ll", "hell o", "\u2581 hello"}}}}};
+          {"model",
+           {{"type", "BPE"},
+            {"unk_token", "<unk>"},
+            {"fuse_unk", true},
+            {"byte_fallback", true},
+            {"vocab", vocab},
+            {"merges", {"h e", "l l", "he ll", "hell o", "\u2581 hello"}}}}};
 }
 
 inline Result<std::shared_ptr<const text::Tokenizer>> try_load(std::string_view tokenizer_json, std::string_view config = {}) {

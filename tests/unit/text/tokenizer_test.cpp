@@ -101,7 +101,8 @@ TEST(TokenizerOracle, PrintsItsTimes) {
 }
 
 TEST(Tokenizer, ByteLevel) {
-  const auto tokenizer = load(byte_level_tokenizer(), R"({"eos_token": {"content": "<|end|>"}, "bos_token": "<|start|>", "add_bos_token": true})");
+  const auto tokenizer =
+      load(byte_level_tokenizer(), R"({"eos_token": {"content": "<|end|>"}, "bos_token": "<|start|>", "add_bos_token": true})");
   EXPECT_EQ(tokenizer->largest_id(), 262);
   EXPECT_EQ(tokenizer->encode("the<|end|>th", false).value(), (Ids{257, 258, 256}));
   EXPECT_EQ(tokenizer->eos_id(), 258);
@@ -119,7 +120,8 @@ TEST(Tokenizer, ByteLevel) {
 TEST(Tokenizer, PostProcessorOnlyWhenAsked) {
   auto json = byte_level_tokenizer();
   json["post_processor"] = boost::json::parse(
-      R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|start|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+      R"({"type": "TemplateProcessing",
+          "single": [{"SpecialToken": {"id": "<|start|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
           "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
           "special_tokens": {"<|start|>": {"id": "<|start|>", "ids": [259], "tokens": ["<|start|>"]}}})");
   const auto tokenizer = load(json);
