@@ -1,15 +1,22 @@
 """Requests to a live server, standard library only: a reply as its ids, hash, usage and finish."""
 
+import hashlib
 import http.client
 import json
+import struct
 import threading
 import urllib.parse
+
+
+def token_hash(ids):
+    """The server's token_sha256 (docs/api.md)."""
+    return hashlib.sha256(struct.pack(f"<{len(ids)}i", *ids)).hexdigest()
 
 
 class Reply:
     def __init__(self):
         self.status, self.ids, self.hash, self.finish, self.usage, self.error = 0, [], None, None, None, None
-        self.choices, self.left = [], False
+        self.choices, self.prompt_ids, self.left = [], None, False
 
     @property
     def cached(self):
@@ -45,36 +52,57 @@ class Client:
                 values[name.split("{")[0]] = float(value)
         return values
 
-    def complete(self, prompt_ids, max_tokens, stream=False, leave_after=None, headers=None, **fields):
-        """One /v1/completions request. leave_after: close the connection after that many tokens of a stream."""
-        body = {"model": "any", "prompt": prompt_ids, "max_tokens": max_tokens, "return_token_ids": True, "ignore_eos": True, **fields}
+    def tokenize(self, messages, **fields):
+        status, text = self.call("POST", "/tokenize", {"messages": messages, **fields})
+        assert status == 200, text
+        return json.loads(text)["tokens"]
+
+    def complete(self, prompt_ids, max_tokens, **fields):
+        """One /v1/completions request; fields as for post."""
+        return self.post("/v1/completions", {"prompt": prompt_ids, "max_tokens": max_tokens, "ignore_eos": True}, **fields)
+
+    def chat(self, messages, max_tokens, **fields):
+        return self.post("/v1/chat/completions", {"messages": messages, "max_tokens": max_tokens}, **fields)
+
+    def post(self, path, body, stream=False, leave_after=None, leave_when=None, headers=None, **fields):
+        """leave_after, leave_when: close the connection after so many tokens of a stream, or when a function of the reply says so."""
+        body = {"model": "any", "return_token_ids": True, **body, **fields}
         if stream:
             body.update(stream=True, stream_options={"include_usage": True})
+        if leave_after is not None:
+            leave_when = lambda reply: len(reply.ids) >= leave_after  # noqa: E731
         reply = Reply()
         connection = http.client.HTTPConnection(self.host, self.port, timeout=self.timeout)
         try:
-            connection.request("POST", "/v1/completions", json.dumps(body), {**self.headers, **(headers or {})})
+            connection.request("POST", path, json.dumps(body), {**self.headers, **(headers or {})})
             response = connection.getresponse()
             reply.status = response.status
             if response.status != 200:
                 reply.error = json.loads(response.read())["error"]
             elif stream:
-                self._read_stream(response, reply, leave_after)
+                self._read_stream(response, reply, leave_when)
             else:
                 self._read_whole(json.loads(response.read()), reply)
         finally:
             connection.close()
         return reply
 
+    def send_only(self, prompt_ids, max_tokens, **fields):
+        """Sends a /v1/completions request and reads nothing; the caller closes the connection that is returned."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=self.timeout)
+        body = {"prompt": prompt_ids, "max_tokens": max_tokens, "ignore_eos": True, **fields}
+        connection.request("POST", "/v1/completions", json.dumps(body), self.headers)
+        return connection
+
     @staticmethod
     def _read_whole(answer, reply):
-        reply.choices = answer["choices"]
+        reply.choices, reply.prompt_ids = answer["choices"], answer.get("prompt_token_ids")
         first = answer["choices"][0]
         reply.ids, reply.finish = first["token_ids"], first["finish_reason"]
         reply.usage, reply.hash = answer["usage"], answer["lockstep"]["token_sha256"]
 
     @staticmethod
-    def _read_stream(response, reply, leave_after):
+    def _read_stream(response, reply, leave_when):
         for line in response:
             if not line.startswith(b"data: ") or line.strip() == b"data: [DONE]":
                 continue
@@ -87,13 +115,14 @@ class Client:
                 reply.finish = choice["finish_reason"] or reply.finish
             reply.usage = event.get("usage") or reply.usage
             reply.hash = event.get("lockstep", {}).get("token_sha256", reply.hash)
-            if leave_after is not None and len(reply.ids) >= leave_after:
+            if leave_when is not None and leave_when(reply):
                 reply.left = True
                 return
 
 
-def together(jobs):
-    """Runs (delay in seconds, function) jobs on threads; their results in order, an exception as itself."""
+def together(jobs, watch=None):
+    """Runs (delay in seconds, function) jobs on threads; their results in order, an exception as itself. watch(live) is called beside them;
+    live() counts those that have not ended."""
     results = [None] * len(jobs)
 
     def work(i, delay, job):
@@ -107,6 +136,8 @@ def together(jobs):
     threads = [threading.Thread(target=work, args=(i, delay, job), daemon=True) for i, (delay, job) in enumerate(jobs)]
     for t in threads:
         t.start()
+    if watch:
+        watch(lambda: sum(t.is_alive() for t in threads))
     for t in threads:
         t.join()
     return results

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Minutes of mixed load on a live server: joins, streams left in the middle, repeated and extended prompts, evictions. Every finished reply's hash equals
-its solo reference, and memory does not grow.
+"""Minutes of mixed load: joins on new connections, streams left in the middle, repeated and extended prompts, evictions. Every
+finished reply's hash equals its solo reference, what a client took before it left is the reference's beginning, and memory does not grow.
 
-soak.py URL [--minutes M] [--streams N] [--pid SERVER] [--api-key KEY]
+soak.py URL [--minutes M] [--streams N] [--pid SERVER] [--evictions] [--api-key KEY]     --evictions: red unless kept states are evicted
 """
 
 import argparse
@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from client import Client
+from client import Client, token_hash
 
 
 def resident_mib(pid):
@@ -25,6 +25,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=0.5)
     parser.add_argument("--streams", type=int, default=8)
     parser.add_argument("--pid", type=int)
+    parser.add_argument("--evictions", action="store_true")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--api-key")
     args = parser.parse_args()
@@ -39,7 +40,7 @@ def main():
         fields = {"temperature": 0} if i % 2 == 0 else {"temperature": 0.9, "seed": i}
         answer = client.complete(prompt, 16, cache_salt=f"reference-{args.seed}-{i}", **fields)
         assert answer.status == 200, answer.error
-        pool.append((prompt, fields, answer.hash))
+        pool.append((prompt, fields, answer.ids))
 
     end, lock = time.time() + args.minutes * 60, threading.Lock()
     counts = {"equal": 0, "different": 0, "left": 0, "failed": 0}
@@ -52,7 +53,12 @@ def main():
             try:
                 answer = client.complete(prompt, 16, stream=leave is not None or own.random() < 0.5, leave_after=leave,
                                          cache_salt=own.choice(["soak", ""]), **fields)
-                name = "left" if answer.left else "failed" if answer.status != 200 or answer.error else "equal" if answer.hash == expected else "different"
+                if answer.left:
+                    name = "left" if answer.ids == expected[: len(answer.ids)] else "different"
+                elif answer.status != 200 or answer.error:
+                    name = "failed"
+                else:
+                    name = "equal" if answer.hash == token_hash(expected) else "different"
             except OSError:
                 name = "failed"
             with lock:
@@ -69,8 +75,11 @@ def main():
             if warm is None and time.time() > end - args.minutes * 30:
                 warm = now  # half of the time has passed: caches are as full as they get
             grown = now - warm if warm is not None else 0
-    print(counts, f"grown {grown:.1f} MiB in the second half" if args.pid else "", client.get_json("/memory"))
-    bad = counts["different"] + counts["failed"] or counts["equal"] == 0 or counts["left"] == 0 or grown > 24
+    m = client.metrics()
+    seen = {name: int(m[f"lockstep_{name}_total"]) for name in ("prompt_cache_evictions", "stopped", "recomputed", "cancelled", "failed")}
+    print(counts, seen, f"grown {grown:.1f} MiB in the second half" if args.pid else "", client.get_json("/memory"))
+    bad = counts["different"] + counts["failed"] or counts["equal"] == 0 or counts["left"] == 0 or grown > 24 or seen["failed"]
+    bad = bad or (args.evictions and seen["prompt_cache_evictions"] == 0)
     print(f"{0 if bad else 1} passed, {1 if bad else 0} failed")
     return 1 if bad else 0
 
