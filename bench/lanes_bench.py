@@ -1,22 +1,27 @@
 #!/usr/bin/env python3
-"""Lanes of a live server: one stream against several, the longest gap of a running reply while a long prompt fills, and a prompt cache hit.
+"""Lanes of a live server: one stream against several beside the bounds of this machine, the longest gap of a running reply while a long
+prompt fills, and a prompt cache hit.
 
-lanes_bench.py URL [--streams 8] [--tokens 48] [--long 4000]
+lanes_bench.py URL [--streams 8] [--tokens 48] [--long 4000] [--lockstep PROGRAM --model DIR]
+With --lockstep and --model (the checkpoint that is served) the machine is measured too, before the server is asked for anything. The server
+needs --parallel of --streams at least, and no other clients.
 """
 
 import argparse
+import http.client
 import json
 import pathlib
 import random
+import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "exactness"))
-import http.client  # noqa: E402
-import urllib.parse  # noqa: E402
-
 from client import Client, together  # noqa: E402
+
+PROMPT = 16  # tokens of the streams that are timed
 
 
 def stream_times(url, prompt, tokens, salt):
@@ -34,44 +39,103 @@ def stream_times(url, prompt, tokens, salt):
     return times
 
 
+def operations(config, length):
+    """Multiplications and additions of a decode row: matmuls, head, attention over `length` keys, three products with the DeltaNet state."""
+    c = config.get("text_config", config)
+    hidden, layers = c["hidden_size"], c["num_hidden_layers"]
+    kinds = c.get("layer_types") or ["full_attention"] * layers
+    head_dim = c.get("head_dim") or hidden // c["num_attention_heads"]
+    heads, kv = c["num_attention_heads"] * head_dim, c["num_key_value_heads"] * head_dim
+    gate = 1 if c["model_type"].startswith("qwen3_5") else 0
+    attention = hidden * (heads * (2 + gate) + 2 * kv) + 2 * heads * length
+    total = hidden * c["vocab_size"] + layers * 3 * hidden * c["intermediate_size"] + kinds.count("full_attention") * attention
+    if "linear_attention" in kinds:
+        values = c["linear_num_value_heads"] * c["linear_value_head_dim"]
+        keys = c["linear_num_key_heads"] * c["linear_key_head_dim"]
+        delta_net = hidden * (2 * keys + 3 * values + 2 * c["linear_num_value_heads"]) + 3 * c["linear_key_head_dim"] * values
+        total += kinds.count("linear_attention") * delta_net
+    return 2.0 * total
+
+
+class Machine:
+    """What `lockstep bench` and `lockstep info` measure and say of this checkpoint."""
+
+    def __init__(self, program, folder):
+        def run(*arguments):
+            return json.loads(subprocess.run([program, *arguments, "--json"], check=True, capture_output=True, text=True).stdout)
+
+        prompt, tokens = 64, 32
+        bench, memory = run("bench", folder, "--prompt", str(prompt), "--tokens", str(tokens)), run("info", folder)["memory"]
+        self.read, self.multiply_adds = bench["read_gb_per_second"] * 1e9, bench["gflop_per_second"] * 1e9
+        self.unpack = bench.get("unpack_bound_tokens_per_second")
+        self.state, self.token = memory["state_bytes"] * (1 + 2 / 16), memory["token_bytes"]  # a fold every 16 tokens writes and reads it
+        self.weights = bench["bytes_per_token"] - self.state - self.token * (prompt + tokens / 2)
+        self.config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+
+    def report(self, rows, length, reached):
+        moved = self.weights + rows * (self.state + self.token * length)
+        bytes_ms = 1000 * moved / self.read
+        gflop = rows * operations(self.config, length) / 1e9
+        fastest = {"multiply-adds": 1000 * gflop * 1e9 / self.multiply_adds}
+        if self.unpack:
+            fastest["unpack-and-dot"] = 1000 * rows / self.unpack
+        name = min(fastest, key=fastest.get)
+        bound = 1000 * rows / max(bytes_ms, fastest[name])
+        times = ", ".join(f"{ms:.1f} ms by {n}" for n, ms in fastest.items())
+        print(f"  {rows} rows: {moved / 1e6:.0f} MB in {bytes_ms:.1f} ms at {self.read / 1e9:.1f} GB/s; {gflop:.2f} GFLOP in {times}; "
+              f"bound {bound:.1f} tokens/s ({'bytes' if bytes_ms > fastest[name] else name}), reached {100 * reached / bound:.0f} percent")
+
+
+def decode(args, prompt, salt, machine):
+    def rate(streams):
+        job = lambda i: stream_times(args.url, prompt(PROMPT), args.tokens, f"{salt}-{streams}-{i}")  # noqa: E731
+        times = together([(0, lambda i=i: job(i)) for i in range(streams)])
+        first, last = max(t[0] for t in times), min(t[-1] for t in times)  # while all of them decode
+        return sum(sum(first < x <= last for x in t) for t in times) / (last - first)
+
+    one, many = rate(1), rate(args.streams)
+    print(f"decode: one stream {one:.1f} tokens/s, {args.streams} streams {many:.1f} tokens/s together ({many / one:.2f} times)")
+    if machine:
+        for rows, reached in ((1, one), (args.streams, many)):
+            machine.report(rows, PROMPT + args.tokens / 2, reached)
+
+
+def gap(args, client, prompt, salt):
+    running = []
+    tokens = 400
+    thread = threading.Thread(target=lambda: running.extend(stream_times(args.url, prompt(PROMPT), tokens, salt + "-running")))
+    begun = time.perf_counter()
+    thread.start()
+    time.sleep(1)
+    before, begin = client.metrics(), time.perf_counter()
+    stream_times(args.url, prompt(args.long), 1, salt + "-long")
+    end, after = time.perf_counter(), client.metrics()
+    thread.join()
+    beside = [b - a for a, b in zip(running, running[1:]) if begin - begun < b and a < end - begun]
+    rounds, seconds = (after[n] - before[n] for n in ("lockstep_rounds_total", "lockstep_forward_seconds_total"))
+    ended = "" if len(running) == tokens and running[-1] > end - begun else "; the running reply ended first"
+    longest = max(beside)
+    print(f"gap: longest {1000 * longest:.0f} ms of a running reply while {args.long} tokens filled in {end - begin:.1f} s; "
+          f"the average of {rounds:.0f} rounds with a chunk {1000 * seconds / rounds:.0f} ms ({longest * rounds / seconds:.2f} times){ended}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url")
     parser.add_argument("--streams", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--long", type=int, default=4000)
+    parser.add_argument("--lockstep")
+    parser.add_argument("--model")
     args = parser.parse_args()
     client, pick = Client(args.url), random.Random(1)
     prompt = lambda n: [pick.randrange(10, 7900) for _ in range(n)]  # noqa: E731
     salt = f"bench-{time.time()}"
-
-    def rate(streams):
-        times = together([(0, lambda i=i: stream_times(args.url, prompt(16), args.tokens, f"{salt}-{streams}-{i}")) for i in range(streams)])
-        first, last = max(t[0] for t in times), min(t[-1] for t in times)  # while all of them decode
-        return sum(sum(first < x <= last for x in t) for t in times) / (last - first)
-
-    one = rate(1)
-    many = rate(args.streams)
-    print(f"decode: one stream {one:.1f} tokens/s, {args.streams} streams {many:.1f} tokens/s together ({many / one:.2f} times)")
-
+    machine = Machine(args.lockstep, args.model) if args.lockstep and args.model else None
+    decode(args, prompt, salt, machine)
+    gap(args, client, prompt, salt)
     long = prompt(args.long)
-    running = []
-    thread = threading.Thread(target=lambda: running.extend(stream_times(args.url, prompt(16), 400, salt + "-running")))
-    thread.start()
-    time.sleep(1)
-    before = client.metrics()
-    begin = time.perf_counter()
-    cold = stream_times(args.url, long, 1, salt + "-long")[0]
-    filled = time.perf_counter() - begin
-    after = client.metrics()
-    rounds = after["lockstep_rounds_total"] - before["lockstep_rounds_total"]
-    thread.join()
-    gaps = [b - a for a, b in zip(running, running[1:])]
-    forward = (after["lockstep_forward_seconds_total"] - before["lockstep_forward_seconds_total"]) / rounds
-    print(f"gap: longest {max(gaps):.2f} s of a running reply while {args.long} tokens filled in {filled:.1f} s; a round with a chunk took {forward:.2f} s")
-
-    cold = stream_times(args.url, long[::-1], 1, salt + "-cold")[0]
-    hit = stream_times(args.url, long[::-1], 1, salt + "-cold")[0]
+    cold, hit = (stream_times(args.url, long, 1, salt + "-cold")[0] for _ in range(2))
     print(f"prompt cache: first token of {args.long} tokens after {cold:.2f} s cold, {hit:.3f} s on a hit ({100 * hit / cold:.1f} percent)")
 
 
