@@ -40,7 +40,7 @@ def stream_times(url, prompt, tokens, salt):
 
 
 def operations(config, length):
-    """Multiplications and additions of a decode row: matmuls, head, attention over `length` keys, three products with the DeltaNet state."""
+    """Multiplications and additions of a decode row: matmuls, head, attention over `length` keys, three products with each state."""
     c = config.get("text_config", config)
     hidden, layers = c["hidden_size"], c["num_hidden_layers"]
     kinds = c.get("layer_types") or ["full_attention"] * layers
@@ -115,8 +115,8 @@ def gap(args, client, prompt, salt):
     rounds, seconds = (after[n] - before[n] for n in ("lockstep_rounds_total", "lockstep_forward_seconds_total"))
     ended = "" if len(running) == tokens and running[-1] > end - begun else "; the running reply ended first"
     longest = max(beside)
-    print(f"gap: longest {1000 * longest:.0f} ms of a running reply while {args.long} tokens filled in {end - begin:.1f} s; "
-          f"the average of {rounds:.0f} rounds with a chunk {1000 * seconds / rounds:.0f} ms ({longest * rounds / seconds:.2f} times){ended}")
+    print(f"gap: longest {1000 * longest:.0f} ms of a reply while {args.long} tokens filled in {end - begin:.1f} s, "
+          f"a round with a chunk on average ({rounds:.0f}) {1000 * seconds / rounds:.0f} ms, {longest * rounds / seconds:.2f} times{ended}")
 
 
 def main():
