@@ -26,9 +26,9 @@ struct Store {
 struct Snapshot {
   std::int64_t length = 0;
   std::vector<PageRef> pages;  // of positions [0, length), the last one perhaps partly
+  memory::Reservation reservation;  // before `recurrent`: given back after the bytes are freed
   std::unique_ptr<std::byte[]> recurrent;
   std::size_t recurrent_bytes = 0;
-  memory::Reservation reservation;
 };
 
 class SequenceState {
