@@ -103,7 +103,7 @@ Held make(std::int64_t out, std::int64_t in, int bits, Isa isa, cpu::ThreadPool&
     std::exit(1);
   }
   h.matrix = std::move(m).value();
-  if (!h.matrix->uses_source) h.source.reset();
+  h.source.reset();
   return h;
 }
 

@@ -32,11 +32,18 @@ std::vector<std::int32_t> bench_prompt(std::int64_t tokens, std::int64_t vocabul
   return ids;
 }
 
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 struct Bounds {
   double read_bytes = 0;  // a second
   double operations = 0;  // a second
   struct Unpack {
     std::string format;
+    int bits = 0, group_size = 0;
     double weight_bytes = 0, rate = 0;
   };
   std::vector<Unpack> unpack;
@@ -47,57 +54,89 @@ struct Bounds {
   }
 };
 
-Bounds measure_bounds(const models::Model& model, kernels::Isa isa, int threads, double token_bytes, bool read_only) {
-  kernels::cpu::ThreadPool pool(threads);
-  Bounds b;
-  b.read_bytes = read_rate(pool, std::size_t(std::min(token_bytes, 1e9)));
-  if (read_only) return b;
-  b.operations = multiply_add_rate(pool);
-  for (const auto& f : model.weights().formats()) {
-    int bits = 0, group = 0;
-    if (std::sscanf(f.format.c_str(), "%d-bit group %d", &bits, &group) != 2) continue;
-    b.unpack.push_back({f.format, double(f.bytes), unpack_rate(pool, isa, bits, group)});
-  }
-  return b;
-}
-
 struct Speeds {
   double prefill_tokens_per_second = 0, decode_tokens_per_second = 0;
 };
 
-/// One prompt and one greedy reply on the model itself: the fastest of three prompts, the median decode step.
-Result<Speeds> measure_speeds(models::Model& model, memory::Ledger& ledger, const Options& options, int max_rows) {
-  state::Store store(model.backend(), ledger);
-  LOCKSTEP_ASSIGN(const auto state, state::SequenceState::create(store));
-  sampling::Sampler sampler(model.shape().vocab);
-  const std::vector<std::int32_t> prompt = bench_prompt(options.bench_prompt, model.shape().vocab);
-  const auto step = [&](std::span<const std::int32_t> tokens, models::Segment::Logits logits) -> Status {
-    LOCKSTEP_TRY(state->prepare(std::int64_t(tokens.size())));
-    models::Segment segment{state.get(), tokens, int(tokens.size()), logits};
-    model.forward({&segment, 1});
-    return {};
-  };
-  Speeds speeds;
-  for (int pass = 0; pass < 3; pass++) {
-    state->clear();
-    const auto begin = Clock::now();
-    for (std::size_t at = 0; at < prompt.size(); at += std::size_t(max_rows)) {
-      const auto chunk = std::span(prompt).subspan(at, std::min(std::size_t(max_rows), prompt.size() - at));
-      LOCKSTEP_TRY(step(chunk, at + chunk.size() == prompt.size() ? models::Segment::Logits::kLast : models::Segment::Logits::kNone));
+/// Bounds and speeds in turns, kTurns of each, so that a neighbour's load meets both; of everything the median.
+class Measurement {
+ public:
+  Measurement(models::Model& model, kernels::Isa isa, int threads, double token_bytes)
+      : model_(model), isa_(isa), pool_(threads), token_bytes_(token_bytes) {
+    for (const auto& f : model.weights().formats()) {
+      Bounds::Unpack u{f.format, 0, 0, double(f.bytes), 0};
+      if (std::sscanf(f.format.c_str(), "%d-bit group %d", &u.bits, &u.group_size) == 2) bounds_.unpack.push_back(u);
     }
-    speeds.prefill_tokens_per_second = std::max(speeds.prefill_tokens_per_second, double(prompt.size()) / seconds_since(begin));
   }
-  std::vector<double> steps;
-  for (int i = 0; i < options.bench_tokens; i++) {
+
+  double read_rate_now() { return read_rate(pool_, std::size_t(std::min(token_bytes_, 1e9))); }
+
+  Status run(memory::Ledger& ledger, const Options& options, int max_rows) {
+    state::Store store(model_.backend(), ledger);
+    LOCKSTEP_ASSIGN(const auto state, state::SequenceState::create(store));
+    std::vector<double> read, operations, prefill;
+    std::vector<std::vector<double>> unpack(bounds_.unpack.size());
+    for (int turn = 0; turn < kTurns; turn++) {
+      read.push_back(read_rate_now());
+      operations.push_back(multiply_add_rate(pool_));
+      for (std::size_t i = 0; i < unpack.size(); i++)
+        unpack[i].push_back(unpack_rate(pool_, isa_, bounds_.unpack[i].bits, bounds_.unpack[i].group_size));
+      LOCKSTEP_ASSIGN(const double rate, prompt(*state, options, max_rows));
+      prefill.push_back(rate);
+      LOCKSTEP_TRY(decode(*state, (options.bench_tokens + kTurns - 1) / kTurns));
+    }
+    bounds_.read_bytes = median(read);
+    bounds_.operations = median(operations);
+    for (std::size_t i = 0; i < unpack.size(); i++) bounds_.unpack[i].rate = median(unpack[i]);
+    speeds_ = {median(prefill), 1 / median(steps_)};
+    return {};
+  }
+
+  const Bounds& bounds() const { return bounds_; }
+  const Speeds& speeds() const { return speeds_; }
+
+ private:
+  static constexpr int kTurns = 5;
+
+  Status step(state::SequenceState& state, std::span<const std::int32_t> tokens, models::Segment::Logits logits) {
+    LOCKSTEP_TRY(state.prepare(std::int64_t(tokens.size())));
+    models::Segment segment{&state, tokens, int(tokens.size()), logits};
+    model_.forward({&segment, 1});
+    return {};
+  }
+
+  /// Tokens a second of a prompt from an empty state.
+  Result<double> prompt(state::SequenceState& state, const Options& options, int max_rows) {
+    const std::vector<std::int32_t> ids = bench_prompt(options.bench_prompt, model_.shape().vocab);
+    state.clear();
     const auto begin = Clock::now();
-    const std::int32_t token = sampler.draw(model.logits(0), {}, std::uint64_t(state->length()), {});
-    LOCKSTEP_TRY(step({&token, 1}, models::Segment::Logits::kLast));
-    steps.push_back(seconds_since(begin));
+    for (std::size_t at = 0; at < ids.size(); at += std::size_t(max_rows)) {
+      const auto chunk = std::span(ids).subspan(at, std::min(std::size_t(max_rows), ids.size() - at));
+      LOCKSTEP_TRY(step(state, chunk, at + chunk.size() == ids.size() ? models::Segment::Logits::kLast : models::Segment::Logits::kNone));
+    }
+    return double(ids.size()) / seconds_since(begin);
   }
-  std::nth_element(steps.begin(), steps.begin() + std::ptrdiff_t(steps.size() / 2), steps.end());
-  speeds.decode_tokens_per_second = 1 / steps[steps.size() / 2];
-  return speeds;
-}
+
+  /// Greedy steps; their seconds go to steps_.
+  Status decode(state::SequenceState& state, int tokens) {
+    sampling::Sampler sampler(model_.shape().vocab);
+    for (int i = 0; i < tokens; i++) {
+      const auto begin = Clock::now();
+      const std::int32_t token = sampler.draw(model_.logits(0), {}, std::uint64_t(state.length()), {});
+      LOCKSTEP_TRY(step(state, {&token, 1}, models::Segment::Logits::kLast));
+      steps_.push_back(seconds_since(begin));
+    }
+    return {};
+  }
+
+  models::Model& model_;
+  kernels::Isa isa_;
+  kernels::cpu::ThreadPool pool_;
+  double token_bytes_;
+  std::vector<double> steps_;
+  Bounds bounds_;
+  Speeds speeds_;
+};
 
 /// Share of a streamed reply's time over HTTP that is not spent inside forwards: JSON, text, draws, hand-over between threads, sockets.
 Result<double> measure_server_share(const Options& options) {
@@ -121,6 +160,7 @@ Result<double> measure_server_share(const Options& options) {
     if (const auto at = line.find(kForward); at != std::string::npos)
       forward_ms = std::strtod(line.c_str() + at + kForward.size(), nullptr);
   const double wall_ms = 1000 * seconds_since(begin);
+  server->stop(5);
   if (forward_ms < 0) return Error{ErrorCode::kInternal, "the server's reply has no forward_ms", "forward_ms"};
   return 1 - forward_ms / wall_ms;
 }
@@ -170,19 +210,20 @@ Status run_bench(const Options& options) {
                              model->shape().context),
                  "prompt"};
   const TokenBytes bytes = token_bytes(*model, options.bench_prompt + options.bench_tokens / 2.0);
-  const Bounds bounds = measure_bounds(*model, load.isa, load.threads, bytes.total(), options.bounds_only);
-  json::object out{{"bytes_per_token", bytes.total()},
-                   {"read_gb_per_second", bounds.read_bytes / 1e9},
-                   {"bytes_bound_tokens_per_second", bounds.read_bytes / bytes.total()}};
+  Measurement measurement(*model, load.isa, load.threads, bytes.total());
   if (options.bounds_only) {
+    const double read = measurement.read_rate_now(), bound = read / bytes.total();
+    const json::object out{
+        {"bytes_per_token", bytes.total()}, {"read_gb_per_second", read / 1e9}, {"bytes_bound_tokens_per_second", bound}};
     if (options.json)
       fmt::print("{}\n", json::serialize(out));
     else
-      fmt::print("{:.1f} MB a token at {:.1f} GB/s: bound {:.1f} tokens/s\n", bytes.total() / 1e6, bounds.read_bytes / 1e9,
-                 bounds.read_bytes / bytes.total());
+      fmt::print("{:.1f} MB a token at {:.1f} GB/s: bound {:.1f} tokens/s\n", bytes.total() / 1e6, read / 1e9, bound);
     return {};
   }
-  LOCKSTEP_ASSIGN(const Speeds speeds, measure_speeds(*model, ledger, options, load.max_rows));
+  LOCKSTEP_TRY(measurement.run(ledger, options, load.max_rows));
+  const Bounds bounds = measurement.bounds();
+  const Speeds speeds = measurement.speeds();
   if (!options.json) print_report(*model, bounds, speeds, bytes, options, flags);
   const double per_token = prefill_operations(*model, options.bench_prompt) + head_operations(*model) / options.bench_prompt;
   model.reset();
@@ -192,6 +233,9 @@ Status run_bench(const Options& options) {
                options.bench_prompt, options.bench_tokens);
     return {};
   }
+  json::object out{{"bytes_per_token", bytes.total()},
+                   {"read_gb_per_second", bounds.read_bytes / 1e9},
+                   {"bytes_bound_tokens_per_second", bounds.read_bytes / bytes.total()}};
   out["gflop_per_second"] = bounds.operations / 1e9;
   out["unpack_bound_tokens_per_second"] = bounds.unpack_seconds() > 0 ? json::value(1 / bounds.unpack_seconds()) : json::value(nullptr);
   out["decode_tokens_per_second"] = speeds.decode_tokens_per_second;

@@ -5,27 +5,30 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "kernels/cpu/matmul_kernels.h"
+#include "kernels/cpu/runtime/pages.h"
 
 namespace lockstep::cli {
 namespace {
 
 using kernels::cpu::ThreadPool;
 
-/// Largest rate of repeated passes of f(thread) on all threads, in units a second, over about half a second and at least five passes.
+/// Median rate of repeated passes of f(thread) on all threads, in units a second, over a quarter of a second and at least five passes.
 template <class F>
-double best_rate(ThreadPool& pool, double units_per_pass, F&& f) {
+double median_rate(ThreadPool& pool, double units_per_pass, F&& f) {
   using Clock = std::chrono::steady_clock;
-  double best = 0;
-  const auto end = Clock::now() + std::chrono::milliseconds(500);
-  for (int pass = 0; pass < 5 || Clock::now() < end; pass++) {
+  std::vector<double> seconds;
+  const auto end = Clock::now() + std::chrono::milliseconds(250);
+  while (seconds.size() < 5 || Clock::now() < end) {
     const auto begin = Clock::now();
     pool.run(f);
-    best = std::max(best, units_per_pass / std::chrono::duration<double>(Clock::now() - begin).count());
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   }
-  return best;
+  std::nth_element(seconds.begin(), seconds.begin() + std::ptrdiff_t(seconds.size() / 2), seconds.end());
+  return units_per_pass / seconds[seconds.size() / 2];
 }
 
 [[gnu::always_inline]] inline std::uint64_t read_body(const std::uint64_t* p, std::size_t n) {
@@ -54,13 +57,16 @@ constexpr int kChains = 12;
 double read_rate(ThreadPool& pool, std::size_t bytes) {
   static const bool avx2 = __builtin_cpu_supports("avx2");
   const std::size_t threads = std::size_t(pool.size()), part = std::max<std::size_t>(bytes / threads / 8, 1);
-  std::vector<std::uint64_t> memory(part * threads, 1);
+  const kernels::cpu::Pages pages(part * threads * 8);  // huge ones where there are, as weights lie
+  if (!pages.data()) return 0;
+  std::memset(pages.data(), 1, part * threads * 8);
+  const auto* memory = reinterpret_cast<const std::uint64_t*>(pages.data());
   std::vector<std::uint64_t> sums(threads * 8);  // one cache line each
   const std::size_t repeats =
       std::max<std::size_t>(1, (std::size_t(8) << 20) / (part * 8));  // a pass of a small set is long enough to time
-  const double rate = best_rate(pool, double(part * 8 * threads * repeats), [&](int thread) {
+  const double rate = median_rate(pool, double(part * 8 * threads * repeats), [&](int thread) {
     for (std::size_t i = 0; i < repeats; i++) {
-      sums[std::size_t(thread) * 8] += (avx2 ? read_avx2 : read_plain)(memory.data() + part * std::size_t(thread), part);
+      sums[std::size_t(thread) * 8] += (avx2 ? read_avx2 : read_plain)(memory + part * std::size_t(thread), part);
       asm volatile("" ::: "memory");  // every pass reads
     }
   });
@@ -73,7 +79,7 @@ double multiply_add_rate(ThreadPool& pool) {
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
   constexpr std::int64_t kRounds = 4'000'000;
   std::vector<float> sums(std::size_t(pool.size()) * 16);
-  const double rate = best_rate(pool, 2.0 * 8 * kChains * double(kRounds) * pool.size(),
+  const double rate = median_rate(pool, 2.0 * 8 * kChains * double(kRounds) * pool.size(),
                                 [&](int thread) { sums[std::size_t(thread) * 16] += multiply_adds(kRounds); });
   volatile float keep = sums[0];
   (void)keep;
@@ -112,7 +118,7 @@ double unpack_rate(ThreadPool& pool, kernels::Isa isa, int bits, int group_size)
     w.call.target.y_stride = kTileOutputs;
     w.call.target.out_features = kTileOutputs;
   }
-  return best_rate(pool, double(layout.tile_bytes()) * kCalls * pool.size(), [&](int thread) {
+  return median_rate(pool, double(layout.tile_bytes()) * kCalls * pool.size(), [&](int thread) {
     for (int i = 0; i < kCalls; i++) kernels.few(work[std::size_t(thread)].call, 0, 1);
   });
 }

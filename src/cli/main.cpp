@@ -1,5 +1,7 @@
 // lockstep: see flags.h for commands, flags and exit codes.
 #include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <cstdio>
 #include <exception>
@@ -48,6 +50,7 @@ int dispatch(const Parsed& parsed) {
 int main(int argc, char** argv) {
   using namespace lockstep::cli;
   try {
+    spdlog::set_default_logger(spdlog::stderr_color_mt("lockstep"));  // standard output is for results
     const std::vector<std::string> args(argv + 1, argv + argc);
     const Parsed parsed = parse(args);
     if (!parsed.exit_code) return dispatch(parsed);

@@ -1,6 +1,5 @@
 // lockstep serve: the engine and the HTTP server in front of it, until a signal.
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
@@ -34,7 +33,6 @@ Result<std::string> api_key(const Options& options) {
 }  // namespace
 
 int serve(const Options& options) {
-  spdlog::set_default_logger(spdlog::stderr_color_mt("lockstep"));
   spdlog::set_level(spdlog::level::from_str(options.log_level));
   auto engine_flags = engine_options(options);
   if (!engine_flags) return fail(engine_flags.error());

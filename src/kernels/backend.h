@@ -23,7 +23,6 @@ class Matrix {
   std::int64_t out_features = 0, in_features = 0;
   std::size_t owned_bytes = 0;  // allocated for it
   std::size_t read_bytes = 0;   // read by one matmul (bytes bound)
-  bool uses_source = false;     // mapped file rows are used as they lie
 };
 
 /// A 1-D f32 parameter as the backend holds it.
@@ -109,6 +108,8 @@ class Backend {
   virtual ~Backend() = default;
 
   // Loading.
+  /// Bytes load_matrix allocates for this weight, whose format cpu_supports takes.
+  virtual std::size_t matrix_bytes(const Weight& weight) const = 0;
   virtual Result<std::unique_ptr<Matrix>> load_matrix(const Weight& weight) = 0;
   virtual std::unique_ptr<Vector> load_vector(std::span<const float> values) = 0;
   /// -exp(A_log) with the backend's exp.

@@ -1,7 +1,8 @@
-// Plain float64 code without fused steps, calls or instruction sets, so that every build makes the same table.
+// float64 in explicit fused steps (EXACTNESS item 7): the same bits from the instruction and, where a chip has none, from the library.
 #include "kernels/rope_table.h"
 
 #include <bit>
+#include <cmath>
 
 #include "base/exact_math.h"
 
@@ -16,29 +17,41 @@ constexpr double kRoundToInteger = 6755399441055744.0;  // 1.5 * 2^52: adding it
 
 /// sin and cos of n angles in [0, 2^20). |r| <= pi / 4 after the reduction; the first Taylor terms left out are below 7e-12 (sin) and
 /// 4e-13 (cos), so each result is its exact value, off by less than 1e-11, rounded once to f32.
-void sin_cos(const float* angle, int n, float* sin, float* cos) {
+[[gnu::always_inline]] inline void sin_cos_body(const float* angle, int n, float* sin, float* cos) {
   for (int i = 0; i < n; i++) {
-    const double x = angle[i], t = x * kTwoOverPi + kRoundToInteger, k = t - kRoundToInteger;
-    const double r = ((x - k * kHalfPi1) - k * kHalfPi2) - k * kHalfPi3, z = r * r;
+    const double x = angle[i], t = std::fma(x, kTwoOverPi, kRoundToInteger), k = t - kRoundToInteger;
+    const double r = std::fma(-k, kHalfPi3, std::fma(-k, kHalfPi2, std::fma(-k, kHalfPi1, x))), z = r * r;
     double s = -1.0 / 39916800.0;
-    s = s * z + 1.0 / 362880.0;
-    s = s * z - 1.0 / 5040.0;
-    s = s * z + 1.0 / 120.0;
-    s = s * z - 1.0 / 6.0;
-    s = s * (z * r) + r;
+    s = std::fma(s, z, 1.0 / 362880.0);
+    s = std::fma(s, z, -1.0 / 5040.0);
+    s = std::fma(s, z, 1.0 / 120.0);
+    s = std::fma(s, z, -1.0 / 6.0);
+    s = std::fma(s, z * r, r);
     double c = 1.0 / 479001600.0;
-    c = c * z - 1.0 / 3628800.0;
-    c = c * z + 1.0 / 40320.0;
-    c = c * z - 1.0 / 720.0;
-    c = c * z + 1.0 / 24.0;
-    c = c * z - 0.5;
-    c = c * z + 1.0;
+    c = std::fma(c, z, -1.0 / 3628800.0);
+    c = std::fma(c, z, 1.0 / 40320.0);
+    c = std::fma(c, z, -1.0 / 720.0);
+    c = std::fma(c, z, 1.0 / 24.0);
+    c = std::fma(c, z, -0.5);
+    c = std::fma(c, z, 1.0);
     // Quadrant q: (sin, cos) is (s, c), (c, -s), (-s, -c), (-c, s).
     const std::uint64_t q = std::bit_cast<std::uint64_t>(t), swap = 0 - (q & 1);
     const std::uint64_t bs = std::bit_cast<std::uint64_t>(s), bc = std::bit_cast<std::uint64_t>(c), both = (bs ^ bc) & swap;
     sin[i] = float(std::bit_cast<double>((bs ^ both) ^ (q & 2) << 62));
     cos[i] = float(std::bit_cast<double>((bc ^ both) ^ ((q + 1) & 2) << 62));
   }
+}
+void sin_cos_plain(const float* angle, int n, float* sin, float* cos) { sin_cos_body(angle, n, sin, cos); }
+#if defined(__x86_64__)
+[[gnu::target("avx2,fma")]] void sin_cos_fma(const float* angle, int n, float* sin, float* cos) { sin_cos_body(angle, n, sin, cos); }
+#endif
+
+using SinCos = void (*)(const float*, int, float*, float*);
+SinCos choose_sin_cos([[maybe_unused]] bool fma_instruction) {
+#if defined(__x86_64__)
+  if (fma_instruction && __builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2")) return sin_cos_fma;
+#endif
+  return sin_cos_plain;
 }
 
 }  // namespace
@@ -63,7 +76,7 @@ std::vector<float> rope_inverse_frequencies(int rotary_dim, double theta, const 
   return inverse;
 }
 
-RopeTable make_rope_table(int rotary_dim, double theta, const RopeScaling& scaling, std::int64_t positions) {
+RopeTable make_rope_table(int rotary_dim, double theta, const RopeScaling& scaling, std::int64_t positions, bool fma_instruction) {
   const std::vector<float> inverse = rope_inverse_frequencies(rotary_dim, theta, scaling);
   const int half = rotary_dim / 2;
   RopeTable table;
@@ -72,6 +85,7 @@ RopeTable make_rope_table(int rotary_dim, double theta, const RopeScaling& scali
   table.cos.resize(std::size_t(positions) * std::size_t(half));
   table.sin.resize(table.cos.size());
   std::vector<float> angle(static_cast<std::size_t>(half));
+  const SinCos sin_cos = choose_sin_cos(fma_instruction);
   for (std::int64_t p = 0; p < positions; p++) {
     for (int j = 0; j < half; j++) angle[std::size_t(j)] = float(p) * inverse[std::size_t(j)];
     sin_cos(angle.data(), half, table.sin.data() + p * half, table.cos.data() + p * half);

@@ -23,6 +23,7 @@ struct RopeTable {
   std::int64_t positions = 0;
   std::vector<float> cos, sin;
 };
-RopeTable make_rope_table(int rotary_dim, double theta, const RopeScaling& scaling, std::int64_t positions);
+/// fma_instruction false: the library's fma on every chip; the bits are equal (contract).
+RopeTable make_rope_table(int rotary_dim, double theta, const RopeScaling& scaling, std::int64_t positions, bool fma_instruction = true);
 
 }  // namespace lockstep::kernels

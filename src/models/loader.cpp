@@ -16,21 +16,29 @@ Result<const Matrix*> Loader::matrix(const std::string& module, std::int64_t out
     bare->out_features = out_features;
     bare->in_features = in_features;
     bare->read_bytes = source;
-    held_bytes_ += source;
+    LOCKSTEP_TRY(hold(source));
     model_.matrices_.push_back(std::move(bare));
     return model_.matrices_.back().get();
   }
+  LOCKSTEP_TRY(kernels::cpu_supports(weight));
+  LOCKSTEP_TRY(hold(model_.backend_->matrix_bytes(weight)));
   LOCKSTEP_ASSIGN(auto matrix, model_.backend_->load_matrix(weight));
-  if (!matrix->uses_source) weights().drop(weight);
-  held_bytes_ += matrix->uses_source ? source : matrix->owned_bytes;
+  weights().drop(weight);
   source_bytes_ += source;
   if (progress_) progress_(double(source_bytes_) / double(std::max<std::size_t>(1, weights().file_bytes())), module);
   model_.matrices_.push_back(std::move(matrix));
   return model_.matrices_.back().get();
 }
 
-const Vector* Loader::add(std::span<const float> values) {
-  held_bytes_ += values.size_bytes();
+Status Loader::hold(std::size_t bytes) {
+  LOCKSTEP_ASSIGN(auto reservation, ledger_.reserve(memory::Tag::kWeights, bytes));
+  model_.weight_reservations_.push_back(std::move(reservation));
+  model_.weight_bytes_ += bytes;
+  return {};
+}
+
+Result<const Vector*> Loader::add(std::span<const float> values) {
+  LOCKSTEP_TRY(hold(values.size_bytes()));
   model_.vectors_.push_back(model_.backend_ ? model_.backend_->load_vector(values) : std::make_unique<Vector>());
   return model_.vectors_.back().get();
 }
@@ -62,7 +70,7 @@ Result<const Vector*> Loader::conv_taps(const std::string& name, std::int64_t ch
 
 Result<const Vector*> Loader::neg_exp(const std::string& name, std::int64_t elements) {
   LOCKSTEP_ASSIGN(std::vector<float> values, weights().vector(name, elements));
-  held_bytes_ += values.size() * sizeof(float);
+  LOCKSTEP_TRY(hold(values.size() * sizeof(float)));
   model_.vectors_.push_back(model_.backend_ ? model_.backend_->load_neg_exp(values) : std::make_unique<Vector>());
   return model_.vectors_.back().get();
 }

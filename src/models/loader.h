@@ -1,4 +1,4 @@
-// Takes a family's weights out of a checkpoint into a backend, one by one: the family names them, the loader checks, packs, counts and
+// Takes a family's weights out of a checkpoint into a backend, one by one: the family names them, the loader checks, reserves, packs and
 // drops the source.
 #pragma once
 #include <string>
@@ -10,7 +10,7 @@ namespace lockstep::models {
 
 class Loader {
  public:
-  Loader(Model& model, const Progress& progress) : model_(model), progress_(progress) {}
+  Loader(Model& model, memory::Ledger& ledger, const Progress& progress) : model_(model), ledger_(ledger), progress_(progress) {}
 
   /// A Linear or Embedding of exactly this shape.
   Result<const kernels::Matrix*> matrix(const std::string& module, std::int64_t out_features, std::int64_t in_features);
@@ -26,13 +26,14 @@ class Loader {
   Result<const kernels::Vector*> neg_exp(const std::string& name, std::int64_t elements);
 
   const checkpoint::Weights& weights() const { return *model_.weights_; }
-  std::size_t held_bytes() const { return held_bytes_; }
 
  private:
-  const kernels::Vector* add(std::span<const float> values);
+  Result<const kernels::Vector*> add(std::span<const float> values);
+  Status hold(std::size_t bytes);  // reserves them, before they are allocated
   Model& model_;
+  memory::Ledger& ledger_;
   const Progress& progress_;
-  std::size_t held_bytes_ = 0, source_bytes_ = 0;
+  std::size_t source_bytes_ = 0;
 };
 
 /// The parts families share (models.md 3.1, 7.2), under `prefix` such as "layers.3".

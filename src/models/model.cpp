@@ -33,7 +33,7 @@ Result<std::unique_ptr<Model>> Model::load(const std::filesystem::path& folder, 
   model->weights_ = std::make_unique<checkpoint::Weights>(std::move(weights));
   const checkpoint::Config& c = model->config_;
   if (options.inspect_only) {
-    LOCKSTEP_TRY(model->load_weights(*family, options.progress));
+    LOCKSTEP_TRY(model->load_weights(*family, ledger, options.progress));
     return model;
   }
   const kernels::CpuOptions cpu{options.isa, options.threads, options.max_rows, options.max_logit_rows};
@@ -42,26 +42,24 @@ Result<std::unique_ptr<Model>> Model::load(const std::filesystem::path& folder, 
                   ledger.reserve(memory::Tag::kScratch, kernels::cpu_scratch_bytes(shape, cpu) + rope_bytes));
   model->rope_ = std::make_unique<kernels::RopeTable>(kernels::make_rope_table(c.rotary_dim, c.rope_theta, c.rope_scaling, context + kRopeMargin));
   model->backend_ = kernels::make_cpu_backend(shape, cpu, model->rope_.get());
-  LOCKSTEP_TRY(model->load_weights(*family, options.progress));
-  LOCKSTEP_ASSIGN(model->weights_reservation_, ledger.reserve(memory::Tag::kWeights, model->weight_bytes_));
+  LOCKSTEP_TRY(model->load_weights(*family, ledger, options.progress));
   return model;
 }
 
-Status Model::load_weights(const Family& family, const Progress& progress) {
-  Loader loader(*this, progress);
+Status Model::load_weights(const Family& family, memory::Ledger& ledger, const Progress& progress) {
+  Loader loader(*this, ledger, progress);
   const bool offset = family.offset_norms && weights_->norms_are_offset();
   LOCKSTEP_ASSIGN(embedding_, loader.matrix("embed_tokens", config_.vocab_size, config_.hidden_size));
-  LOCKSTEP_TRY(family.load(*this, loader));
-  LOCKSTEP_ASSIGN(head_.norm, loader.norm("norm.weight", config_.hidden_size, offset));
   head_.weight = embedding_;
-  if (weights_->has("lm_head")) {
+  if (weights_->has("lm_head")) {  // before the layers: its source and its copy are in memory together for a moment
     LOCKSTEP_ASSIGN(head_.weight, loader.matrix("lm_head", config_.vocab_size, config_.hidden_size));
   }
+  LOCKSTEP_TRY(family.load(*this, loader));
+  LOCKSTEP_ASSIGN(head_.norm, loader.norm("norm.weight", config_.hidden_size, offset));
   head_.eps = float(config_.rms_norm_eps);
   LOCKSTEP_TRY(weights_->check_all_used());
   for (const auto& m : matrices_) step_bytes_ += m->read_bytes;
   if (head_.weight != embedding_) step_bytes_ -= embedding_->read_bytes;
-  weight_bytes_ = loader.held_bytes();
   return {};
 }
 

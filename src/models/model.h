@@ -53,7 +53,7 @@ class Model {
   const kernels::ModelShape& shape() const { return shape_; }
   kernels::Backend& backend() { return *backend_; }
   const checkpoint::Weights& weights() const { return *weights_; }
-  std::size_t weight_bytes() const { return weight_bytes_; }  // held: packed, copied or mapped and in use
+  std::size_t weight_bytes() const { return weight_bytes_; }  // held: packed or copied
   std::size_t step_bytes() const { return step_bytes_; }      // weight bytes one decode step reads
 
   /// Runs the rows of all segments; states advance. Rows in all at most max_rows, wanted logits at most max_logit_rows.
@@ -69,20 +69,21 @@ class Model {
   /// Order of the layers between embedding and head.
   virtual void run_layers() = 0;
 
+  std::vector<memory::Reservation> weight_reservations_;  // given back after what they are for
+  memory::Reservation scratch_reservation_;
   checkpoint::Config config_;
   kernels::ModelShape shape_;
   std::unique_ptr<kernels::RopeTable> rope_;
   std::unique_ptr<kernels::Backend> backend_;
-  std::unique_ptr<checkpoint::Weights> weights_;  // keeps the mapping alive
+  std::unique_ptr<checkpoint::Weights> weights_;
   std::vector<std::unique_ptr<kernels::Matrix>> matrices_;
   std::vector<std::unique_ptr<kernels::Vector>> vectors_;
   const kernels::Matrix* embedding_ = nullptr;
   kernels::HeadLayer head_;
 
  private:
-  Status load_weights(const Family& family, const Progress& progress);
+  Status load_weights(const Family& family, memory::Ledger& ledger, const Progress& progress);
   std::size_t weight_bytes_ = 0, step_bytes_ = 0;
-  memory::Reservation weights_reservation_, scratch_reservation_;
   std::vector<kernels::SegmentView> segment_views_;
   std::vector<std::int32_t> token_ids_, positions_, logit_rows_;
 };

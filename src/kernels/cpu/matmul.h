@@ -14,13 +14,12 @@
 
 namespace lockstep::kernels::cpu {
 
-/// A weight ready for matmul: bf16 rows as they lie in the file (or a rounded copy of f16 / f32), or quantised codes repacked into tiles.
+/// A weight ready for matmul: bf16 rows (f16 and f32 rounded), or quantised codes repacked into tiles.
 class CpuMatrix {
  public:
   virtual ~CpuMatrix() = default;
   std::int64_t out_features = 0, in_features = 0;
-  std::size_t owned_bytes = 0;     // allocated by this matrix; 0 where file rows are used as they lie
-  bool uses_source = false;        // the mapped tensor must stay mapped and resident
+  std::size_t owned_bytes = 0;     // allocated by this matrix
   std::size_t read_bytes = 0;      // bytes one matmul reads (codes, scales, biases), for the bytes bound
   /// Row `id` as an embedding: bf16 values (EXACTNESS item 1: bf16(f32(scale * code + bias)) where quantised). out [in_features].
   virtual void embed(std::int64_t id, bf16* out) const = 0;
@@ -29,8 +28,11 @@ class CpuMatrix {
 /// Whether matmul can take the weight; the error names it. Call before anything is mapped where shapes are known, and from make_matrix.
 Status supports_matmul(const Weight& weight);
 
-/// Packs (quantised) or adopts (bf16, in place at any alignment; f16 and f32 are copied) a weight. `pool` packs in parallel. The packed layout may
-/// depend on `isa`. Source tensors of a result with uses_source == false may be dropped afterwards.
+/// Bytes make_matrix allocates for a weight that supports_matmul takes.
+std::size_t matrix_bytes(const Weight& weight);
+
+/// Packs (quantised) or copies (plain) a weight; `pool` works in parallel. The packed layout may depend on `isa`. The source may be dropped
+/// afterwards.
 Result<std::unique_ptr<CpuMatrix>> make_matrix(const Weight& weight, Isa isa, ThreadPool& pool);
 
 struct MatmulJob {

@@ -43,7 +43,7 @@ inline constexpr int kTileOutputs = 16;
 constexpr int low_plane_bits(int bits) { return bits < 4 ? 2 : bits < 8 ? 4 : 8; }
 
 struct PlainCall {
-  const std::byte* weight = nullptr;  // rows of in_features bf16, any alignment
+  const std::byte* weight = nullptr;  // rows of in_features bf16
   std::int64_t in_features = 0;
   const void* x = nullptr;  // prepared, 64-byte aligned
   int rows = 0;             // of the prepared x

@@ -96,7 +96,6 @@ Result<std::unique_ptr<Matrix>> CpuBackend::load_matrix(const Weight& weight) {
   handle->in_features = matrix->in_features;
   handle->owned_bytes = matrix->owned_bytes;
   handle->read_bytes = matrix->read_bytes;
-  handle->uses_source = matrix->uses_source;
   handle->matrix = std::move(matrix);
   return std::unique_ptr<Matrix>(std::move(handle));
 }

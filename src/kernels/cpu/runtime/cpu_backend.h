@@ -63,6 +63,7 @@ class CpuBackend final : public Backend {
  public:
   CpuBackend(const ModelShape& shape, const CpuOptions& options, const RopeTable* rope);
 
+  std::size_t matrix_bytes(const Weight& weight) const override { return cpu::matrix_bytes(weight); }
   Result<std::unique_ptr<Matrix>> load_matrix(const Weight& weight) override;
   std::unique_ptr<Vector> load_vector(std::span<const float> values) override;
   std::unique_ptr<Vector> load_neg_exp(std::span<const float> values) override;

@@ -1,4 +1,4 @@
-// What make_matrix makes: rows of bf16 (the file's own or a rounded copy) or tiles of codes.
+// What make_matrix makes: rows of bf16 or tiles of codes.
 #pragma once
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/runtime/pages.h"
@@ -11,8 +11,8 @@ class StoredMatrix final : public CpuMatrix {
 
   bool affine = false;
   TileLayout layout;                // affine
-  const std::byte* data = nullptr;  // plain: rows of in_features bf16, any alignment; affine: tiles, 64-byte aligned
-  Pages owned;                      // where data lies, unless it is the file's
+  const std::byte* data = nullptr;  // plain: rows of in_features bf16; affine: tiles; 64-byte aligned
+  Pages owned;                      // where data lies
   std::int64_t tiles() const { return (out_features + kTileOutputs - 1) / kTileOutputs; }
 };
 
