@@ -31,13 +31,20 @@ double median_rate(ThreadPool& pool, double units_per_pass, F&& f) {
   return units_per_pass / seconds[seconds.size() / 2];
 }
 
+/// n is a multiple of 8. With kPrefetch a page ahead of the reads: an Intel chip's own prefetch stops at a page's end.
+template <bool kPrefetch>
 [[gnu::always_inline]] inline std::uint64_t read_body(const std::uint64_t* p, std::size_t n) {
   std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < n; i++) sum ^= p[i];
+  for (std::size_t i = 0; i < n; i += 8) {
+    if (kPrefetch) __builtin_prefetch(p + i + 512);
+    for (std::size_t j = 0; j < 8; j++) sum ^= p[i + j];
+  }
   return sum;
 }
-std::uint64_t read_plain(const std::uint64_t* p, std::size_t n) { return read_body(p, n); }
-[[gnu::target("avx2")]] std::uint64_t read_avx2(const std::uint64_t* p, std::size_t n) { return read_body(p, n); }
+using Read = std::uint64_t (*)(const std::uint64_t*, std::size_t);
+std::uint64_t read_plain(const std::uint64_t* p, std::size_t n) { return read_body<false>(p, n); }
+[[gnu::target("avx2")]] std::uint64_t read_avx2(const std::uint64_t* p, std::size_t n) { return read_body<false>(p, n); }
+[[gnu::target("avx2")]] std::uint64_t read_ahead(const std::uint64_t* p, std::size_t n) { return read_body<true>(p, n); }
 
 constexpr int kChains = 12;
 [[gnu::target("avx2,fma")]] float multiply_adds(std::int64_t rounds) {
@@ -55,8 +62,7 @@ constexpr int kChains = 12;
 }  // namespace
 
 double read_rate(ThreadPool& pool, std::size_t bytes) {
-  static const bool avx2 = __builtin_cpu_supports("avx2");
-  const std::size_t threads = std::size_t(pool.size()), part = std::max<std::size_t>(bytes / threads / 8, 1);
+  const std::size_t threads = std::size_t(pool.size()), part = std::max<std::size_t>(bytes / threads / 64, 1) * 8;
   const kernels::cpu::Pages pages(part * threads * 8);  // huge ones where there are, as weights lie
   if (!pages.data()) return 0;
   std::memset(pages.data(), 1, part * threads * 8);
@@ -64,15 +70,18 @@ double read_rate(ThreadPool& pool, std::size_t bytes) {
   std::vector<std::uint64_t> sums(threads * 8);  // one cache line each
   const std::size_t repeats =
       std::max<std::size_t>(1, (std::size_t(8) << 20) / (part * 8));  // a pass of a small set is long enough to time
-  const double rate = median_rate(pool, double(part * 8 * threads * repeats), [&](int thread) {
-    for (std::size_t i = 0; i < repeats; i++) {
-      sums[std::size_t(thread) * 8] += (avx2 ? read_avx2 : read_plain)(memory + part * std::size_t(thread), part);
-      asm volatile("" ::: "memory");  // every pass reads
-    }
-  });
+  const auto rate = [&](Read read) {
+    return median_rate(pool, double(part * 8 * threads * repeats), [&](int thread) {
+      for (std::size_t i = 0; i < repeats; i++) {
+        sums[std::size_t(thread) * 8] += read(memory + part * std::size_t(thread), part);
+        asm volatile("" ::: "memory");  // every pass reads
+      }
+    });
+  };
+  const double best = __builtin_cpu_supports("avx2") ? std::max(rate(read_avx2), rate(read_ahead)) : rate(read_plain);
   volatile std::uint64_t keep = sums[0];
   (void)keep;
-  return rate;
+  return best;
 }
 
 double multiply_add_rate(ThreadPool& pool) {

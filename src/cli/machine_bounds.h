@@ -7,7 +7,7 @@
 
 namespace lockstep::cli {
 
-/// Bytes a second that all threads read together, over and over `bytes` of memory (each its own part). With fewer bytes than the caches
+/// Bytes a second that all threads read together, over and over `bytes` of memory (each its own part), the better of two loops. With fewer bytes than the caches
 /// hold this is the caches' rate, as it is for a model of that size.
 double read_rate(kernels::cpu::ThreadPool& pool, std::size_t bytes);
 

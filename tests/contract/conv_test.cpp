@@ -209,7 +209,7 @@ const Control whole_vectors{"conv_silu", Gate::kEdges, "leaves out what does not
                             Scope::kOnce};
 const Control remembers{"conv_silu", Gate::kRepeat, "newest tap first in every second call",
                         [](Check& c) {
-                          for (int i = 0; i < 20; i++)
+                          for (int i = 0; i < 100; i++)
                             repeat(c, [](const ConvArgs& a) {
                               static int calls = 0;
                               (calls++ / 2 % 2 ? newest_first : right)(a);  // a run is two calls, of two parts of the channels
