@@ -40,6 +40,8 @@ Result<engine::EngineOptions> engine_options(const Options& options) {
   out.max_queue = std::size_t(options.max_queue);
   out.memory_bytes = std::size_t(options.memory_gib * kGib);
   if (options.prompt_cache_gib) out.prompt_cache_bytes = std::size_t(*options.prompt_cache_gib * kGib);
+  out.prompt_cache_dir = options.prompt_cache_dir;
+  if (options.prompt_cache_disk_gib) out.prompt_cache_disk_bytes = std::size_t(*options.prompt_cache_disk_gib * kGib);
   if (!options.isa.empty()) {
     out.isa = kernels::isa_from_name(options.isa);
     const auto have = kernels::available_isas();

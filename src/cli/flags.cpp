@@ -80,6 +80,9 @@ const std::vector<Flag>& flags() {  // table
        "memory the engine may hold, in GiB; it can change speed and what is refused, never a reply", 0.001, 1e6},
       {"--prompt-cache-gib", kServe, "N", &Options::prompt_cache_gib, "half of the memory", "memory for kept prompts, in GiB; 0 keeps none",
        0, 1e6},
+      {"--prompt-cache-dir", kServe, "PATH", &Options::prompt_cache_dir, "none",
+       "folder that keeps prompts over restarts; one server a folder; at the start all weights are read for their hash"},
+      {"--prompt-cache-disk-gib", kServe, "N", &Options::prompt_cache_disk_gib, "16", "room for that folder's files, in GiB", 0.001, 1e6},
       {"--log-level",
        kServe,
        "WORD",
@@ -212,6 +215,14 @@ std::optional<std::string> unknown_flag(Command command, std::span<const std::st
   return {};
 }
 
+/// What no single flag shows; empty where nothing is wrong.
+std::string contradiction(const Options& options) {
+  if (!options.prompt_cache_dir.empty() && options.prompt_cache_gib == 0.0)
+    return "--prompt-cache-dir needs a prompt cache, but --prompt-cache-gib is 0";
+  if (options.prompt_cache_dir.empty() && options.prompt_cache_disk_gib) return "--prompt-cache-disk-gib needs a --prompt-cache-dir";
+  return "";
+}
+
 }  // namespace
 
 std::string nearest(std::string_view word, std::span<const std::string_view> candidates) {
@@ -304,6 +315,7 @@ Parsed parse(std::span<const std::string> args) {
     return usage_error(row->command, error.what());
   }
   if (parsed.options.help) return {row->command, {}, kExitOk, help_text(row->command)};
+  if (const std::string words = contradiction(parsed.options); !words.empty()) return usage_error(row->command, words);
   return parsed;
 }
 

@@ -27,7 +27,8 @@ struct Options {
   int threads = 0;
   std::string isa;
   double memory_gib = 0;
-  std::optional<double> prompt_cache_gib;
+  std::optional<double> prompt_cache_gib, prompt_cache_disk_gib;
+  std::string prompt_cache_dir;
   int parallel = 1;
 
   // serve

@@ -14,6 +14,7 @@
 #include "kernels/cpu/runtime/thread_pool.h"
 #include "lanes/scheduler.h"
 #include "models/model.h"
+#include "prompt_cache/identity.h"
 
 namespace lockstep::engine {
 namespace {
@@ -66,6 +67,7 @@ struct Engine::Impl {
   explicit Impl(EngineOptions o, std::size_t budget) : options(std::move(o)), ledger(budget) {}
 
   Status load();
+  Result<std::unique_ptr<prompt_cache::DiskTier>> open_disk(kernels::Isa isa);
   Status check(const Request& request) const;
   void run();
   bool take_inbox();
@@ -104,6 +106,7 @@ Status Engine::Impl::load() {
   info.weight_bytes = model->weight_bytes();
   info.isa = kernels::isa_name(load.isa);
   info.threads = load.threads;
+  LOCKSTEP_ASSIGN(auto disk, open_disk(load.isa));  // before the check: it holds a page
   const std::size_t needed = request_bytes(info.context);
   if (!ledger.fits(needed))
     return Error{ErrorCode::kDoesNotFit,
@@ -117,8 +120,19 @@ Status Engine::Impl::load() {
   lanes.stop_ids = info.stop_ids;
   lanes.vocabulary = info.tokenizer->largest_id() + 1;
   lanes.tokenizer = info.tokenizer;
-  scheduler = std::make_unique<lanes::Scheduler>(*model, *store, lanes);
+  scheduler = std::make_unique<lanes::Scheduler>(*model, *store, lanes, std::move(disk));
   return {};
+}
+
+Result<std::unique_ptr<prompt_cache::DiskTier>> Engine::Impl::open_disk(kernels::Isa isa) {
+  if (options.prompt_cache_dir.empty()) return std::unique_ptr<prompt_cache::DiskTier>();
+  if (options.prompt_cache_bytes == std::size_t(0))
+    return Error{ErrorCode::kInvalidArgument, "--prompt-cache-dir needs a prompt cache, but --prompt-cache-gib is 0", "prompt-cache-dir"};
+  prompt_cache::DiskOptions disk;
+  disk.folder = options.prompt_cache_dir;
+  disk.limit_bytes = options.prompt_cache_disk_bytes;
+  disk.identity = [this, isa] { return prompt_cache::identity_lines(options.folder, kernels::isa_name(isa), store->backend.layout(), options.threads); };
+  return prompt_cache::DiskTier::open(std::move(disk), *store);
 }
 
 // Bytes one stream of this many tokens holds at its end.

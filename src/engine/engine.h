@@ -28,6 +28,8 @@ struct EngineOptions {
   int max_rows = 512;               // prompt rows of one forward, at most
   std::size_t memory_bytes = 0;     // budget of the ledger; 0: measured
   std::optional<std::size_t> prompt_cache_bytes;  // 0: off; none: half of the budget
+  std::filesystem::path prompt_cache_dir;         // kept states on disk; empty: none
+  std::size_t prompt_cache_disk_bytes = std::size_t(16) << 30;
   std::function<void(double fraction, const std::string& what)> progress;  // loading; may be empty
 };
 

@@ -22,9 +22,10 @@ void add_point(std::vector<std::int64_t>& points, std::int64_t p) {
 
 }  // namespace
 
-Scheduler::Scheduler(models::Model& model, state::Store& store, SchedulerOptions options)
+Scheduler::Scheduler(models::Model& model, state::Store& store, SchedulerOptions options, std::unique_ptr<prompt_cache::DiskTier> disk)
     : model_(model), store_(store), options_(std::move(options)),
-      cache_(options_.prompt_cache_bytes, store.backend.layout().page_bytes, store.backend.layout().recurrent_bytes == 0) {
+      cache_(options_.prompt_cache_bytes, store.backend.layout().page_bytes, store.backend.layout().recurrent_bytes == 0,
+             std::move(disk)) {
   for (int i = 0; i < store.backend.threads(); i++) samplers_.push_back(std::make_unique<sampling::Sampler>(options_.vocabulary));
   round_.reserve(std::size_t(options_.parallel));
 }
@@ -154,7 +155,9 @@ bool Scheduler::start(Lane& lane) {
   if (lane.group->prompt && lane.choice > 0) {
     lane.state->restore(*lane.group->prompt, lane.group->prompt->length);
     resumed = lane.group->prompt->length;
-  } else if (const auto hit = cache_.find(lane.request().cache_salt, lane.tokens, std::int64_t(lane.tokens.size()) - 1); hit.length > 0) {
+  } else if (const auto hit = cache_.find(lane.request().cache_salt, lane.tokens, std::int64_t(lane.tokens.size()) - 1,
+                                          bytes_to_start(lane) - store_.backend.layout().recurrent_bytes);
+             hit.length > 0) {
     lane.state->restore(*hit.state, hit.length);
     resumed = hit.length;
   }

@@ -25,7 +25,8 @@ struct SchedulerOptions {
 
 class Scheduler {
  public:
-  Scheduler(models::Model& model, state::Store& store, SchedulerOptions options);
+  /// disk: kept states on disk, or nullptr.
+  Scheduler(models::Model& model, state::Store& store, SchedulerOptions options, std::unique_ptr<prompt_cache::DiskTier> disk = nullptr);
 
   /// Takes a request (checked by the engine) into the queue.
   void add(std::uint64_t handle, Request request, EventSink sink);

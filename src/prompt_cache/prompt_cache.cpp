@@ -3,97 +3,105 @@
 #include <algorithm>
 
 namespace lockstep::prompt_cache {
-namespace {
 
-std::uint64_t mix(std::uint64_t x) {
-  x ^= x >> 30;
-  x *= 0xBF58476D1CE4E5B9ull;
-  x ^= x >> 27;
-  x *= 0x94D049BB133111EBull;
-  return x ^ x >> 31;
-}
-
-std::uint64_t salt_hash(std::string_view salt) {
-  std::uint64_t h = salt.size();
-  for (unsigned char c : salt) h = mix(h ^ c);
-  return h;
-}
-
-std::int64_t common_prefix(std::span<const std::int32_t> a, std::span<const std::int32_t> b) {
-  const std::size_t n = std::min(a.size(), b.size());
-  return std::mismatch(a.begin(), a.begin() + std::ptrdiff_t(n), b.begin()).first - a.begin();
-}
-
-}  // namespace
-
-std::vector<std::uint64_t> prefix_hashes(std::string_view salt, std::span<const std::int32_t> tokens) {
-  std::vector<std::uint64_t> hashes(tokens.size() + 1);
-  hashes[0] = salt_hash(salt);
-  for (std::size_t i = 0; i < tokens.size(); i++) hashes[i + 1] = mix(hashes[i] ^ std::uint64_t(std::uint32_t(tokens[i])) ^ (i << 32));
-  return hashes;
-}
-
-PromptCache::Entries::const_iterator PromptCache::best(std::string_view salt, std::span<const std::int32_t> tokens, std::int64_t limit,
-                                                       std::int64_t* length) const {
-  const std::vector<std::uint64_t> hashes = prefix_hashes(salt, tokens);
+PromptCache::Entries::const_iterator PromptCache::best(const Lookup& lookup, std::int64_t* length) const {
   auto found = entries_.end();
   *length = 0;
-  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-    const std::int64_t n = std::int64_t(it->tokens.size());
-    if (it->salt != salt) continue;
-    if (any_prefix_) {
-      const std::int64_t shared = std::min(limit, common_prefix(it->tokens, tokens));
-      if (shared > *length) *length = shared, found = it;
-    } else if (n <= limit && n > *length && n <= std::int64_t(tokens.size()) && hashes[std::size_t(n)] == it->hash &&
-               common_prefix(it->tokens, tokens) == n) {
-      *length = n;
-      found = it;
-    }
-  }
+  for (auto it = entries_.begin(); it != entries_.end(); ++it)
+    if (const std::int64_t n = lookup.point(it->key, *length); n > 0) *length = n, found = it;
   return found;
 }
 
-PromptCache::Hit PromptCache::find(std::string_view salt, std::span<const std::int32_t> tokens, std::int64_t limit) {
+PromptCache::Hit PromptCache::find(std::string_view salt, std::span<const std::int32_t> tokens, std::int64_t limit, std::size_t request_bytes) {
   stats_.lookups++;
+  const Lookup lookup(salt, tokens, limit, any_prefix_);
   Hit hit;
-  const auto it = best(salt, tokens, limit, &hit.length);
-  if (it == entries_.end()) return hit;
-  stats_.hits++;
-  hit.state = it->state;
-  entries_.splice(entries_.begin(), entries_, it);
+  const auto it = best(lookup, &hit.length);
+  if (it != entries_.end()) {
+    hit.state = it->state;
+    entries_.splice(entries_.begin(), entries_, it);
+    if (disk_) disk_->touch(it->key);
+  }
+  if (disk_) find_on_disk(salt, tokens, lookup, request_bytes, &hit);
+  stats_.hits += hit.length > 0;
   return hit;
 }
 
+// A broken state is gone after the attempt, so this ends.
+void PromptCache::find_on_disk(std::string_view salt, std::span<const std::int32_t> tokens, const Lookup& lookup, std::size_t request_bytes,
+                               Hit* hit) {
+  disk_->collect();
+  for (;;) {
+    const DiskTier::Point point = disk_->best(lookup, hit->length);
+    if (point.length == 0) return;
+    // Only where the request will run on it: a state that is loaded and evicted for the same request would be loaded again in every round.
+    const std::size_t rest = request_bytes - std::min(request_bytes, disk_->shared_bytes(point));
+    if (!make_room(disk_->load_bytes(point, *hit) + rest)) return;
+    auto loaded = disk_->load(point, *hit);
+    if (loaded.ok()) {
+      *hit = {std::move(loaded).value(), point.length};
+      return keep(Key(salt, tokens.first(std::size_t(point.length))), hit->state);
+    }
+    if (loaded.error().code == ErrorCode::kDoesNotFit) return;
+  }
+}
+
+bool PromptCache::make_room(std::size_t needed_bytes) {
+  const memory::LedgerView ledger = disk_->ledger().view();
+  if (needed_bytes > ledger.budget_bytes - ledger.held_bytes + bytes()) return false;  // no use in evicting all
+  while (!disk_->ledger().fits(needed_bytes))
+    if (!evict_one()) return false;
+  return true;
+}
+
 std::int64_t PromptCache::longest(std::string_view salt, std::span<const std::int32_t> tokens, std::int64_t limit) const {
+  const Lookup lookup(salt, tokens, limit, any_prefix_);
   std::int64_t length = 0;
-  best(salt, tokens, limit, &length);
-  return length;
+  best(lookup, &length);
+  return disk_ ? std::max(length, disk_->best(lookup, length).length) : length;
 }
 
 bool PromptCache::contains(std::string_view salt, std::span<const std::int32_t> tokens) const {
-  return longest(salt, tokens, std::int64_t(tokens.size())) == std::int64_t(tokens.size());
+  std::int64_t length = 0;
+  best(Lookup(salt, tokens, std::int64_t(tokens.size()), any_prefix_), &length);
+  return length == std::int64_t(tokens.size());
 }
 
 void PromptCache::insert(std::string_view salt, std::span<const std::int32_t> tokens, std::shared_ptr<const state::Snapshot> state) {
   LOCKSTEP_CHECK(state->length == std::int64_t(tokens.size()));
   if (!enabled() || tokens.empty() || contains(salt, tokens)) return;
-  Entry entry{std::string(salt), {tokens.begin(), tokens.end()}, prefix_hashes(salt, tokens).back(), std::move(state)};
-  hold(*entry.state);
-  entries_.push_front(std::move(entry));
+  Key key(salt, tokens);
+  if (disk_) disk_->offer(key, state);
+  keep(std::move(key), std::move(state));
+}
+
+void PromptCache::keep(Key key, std::shared_ptr<const state::Snapshot> state) {
+  hold(*state);
+  entries_.push_front({std::move(key), std::move(state)});
   stats_.inserted++;
-  while (bytes() > limit_bytes_ && entries_.size() > 1) evict_one();
+  while (bytes() > limit_bytes_ && entries_.size() > 1) drop_oldest();
   if (bytes() > limit_bytes_) {
     stats_.refused++;
-    evict_one();
+    drop_oldest();
   }
 }
 
 bool PromptCache::evict_one() {
-  if (entries_.empty()) return false;
-  let_go(*entries_.back().state);
+  if (entries_.empty()) return disk_ && disk_->give_up();
+  // Its bytes are wanted: they are not to wait for a write that has not begun.
+  if (const auto state = drop_oldest(); disk_) {
+    disk_->forget(*state);
+    disk_->collect();
+  }
+  return true;
+}
+
+std::shared_ptr<const state::Snapshot> PromptCache::drop_oldest() {
+  auto state = std::move(entries_.back().state);
+  let_go(*state);
   entries_.pop_back();
   stats_.evicted++;
-  return true;
+  return state;
 }
 
 void PromptCache::hold(const state::Snapshot& state) {
@@ -111,6 +119,7 @@ Stats PromptCache::stats() const {
   Stats s = stats_;
   s.entries = std::int64_t(entries_.size());
   s.bytes = bytes();
+  if (disk_) s.disk = disk_->stats();
   return s;
 }
 

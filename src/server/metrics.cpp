@@ -67,6 +67,14 @@ std::string metrics_text(const engine::EngineStats& s, const std::string& model_
   f.counter("lockstep_prompt_cache_insertions_total", "States kept.", double(s.cache.inserted));
   f.gauge("lockstep_prompt_cache_entries", "Kept states.", double(s.cache.entries));
   f.gauge("lockstep_prompt_cache_bytes", "Bytes of kept states and their pages.", double(s.cache.bytes));
+  const prompt_cache::DiskStats& disk = s.cache.disk;
+  f.gauge("lockstep_prompt_cache_disk_states", "Kept states on disk.", double(disk.states));
+  f.gauge("lockstep_prompt_cache_disk_bytes", "Bytes of files of kept states, those on their way included.", double(disk.bytes));
+  f.counter("lockstep_prompt_cache_disk_hits_total", "States read from disk.", double(disk.hits));
+  f.counter("lockstep_prompt_cache_disk_writes_total", "States written to disk.", double(disk.writes));
+  f.counter("lockstep_prompt_cache_disk_write_drops_total", "States not written: queue full, memory wanted, disk full.", double(disk.write_drops));
+  f.counter("lockstep_prompt_cache_disk_evictions_total", "States deleted for the limit.", double(disk.evictions));
+  f.counter("lockstep_prompt_cache_disk_broken_total", "States deleted because a file was broken.", double(disk.broken));
   for (std::size_t tag = 0; tag < memory::kTags; tag++)
     f.gauge("lockstep_memory_bytes", "Bytes held in the ledger.", double(s.memory.by_tag[tag]), memory::tag_name(memory::Tag(tag)));
   f.gauge("lockstep_memory_peak_bytes", "Most bytes held so far.", double(s.memory.peak_bytes));

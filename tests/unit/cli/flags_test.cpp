@@ -55,6 +55,9 @@ TEST(Flags, WrongUsageIsNamedWithTheNearestRightOne) {
   expect({"run", "m", "--seed", "18446744073709551616"}, "--seed");
   expect({"serve", "--isa", "avx3"}, "avx3 is not one of generic, avx2, avx512, avx512bf16");
   expect({"serve", "a", "b"}, "not expected");
+  expect({"serve", "--prompt-cache-dir", "kept", "--prompt-cache-gib", "0"}, "--prompt-cache-dir needs a prompt cache, but --prompt-cache-gib is 0");
+  expect({"serve", "--prompt-cache-disk-gib", "4"}, "--prompt-cache-disk-gib needs a --prompt-cache-dir");
+  expect({"serve", "--prompt-cache-dir", "kept", "--prompt-cache-disk-gib", "0"}, "0 is not from 0.001");
 }
 
 TEST(Flags, HelpNamesEveryFlagAndCommand) {
