@@ -18,17 +18,23 @@ def alone(run):
         assert answer.cached == 0
 
 
+def long_prompt(run, streams, stagger_ms):
+    """Tokens of the first stream's prompt, where others are to join while it fills; 0: a prompt like the others'."""
+    ends = streams in (run.scale["streams"][0], run.scale["streams"][-1])
+    return run.scale["alone"][-1 if ends else -2] if stagger_ms == 50 else 0
+
+
 class Stream:
     """Number i of several. The early ones of a long stagger run until all have met, then leave in the middle; the others end."""
 
     def __init__(self, run, i, streams, stagger_ms, reply):
         lengths = run.scale["lengths"]
-        wait_ms = (streams - 1 - i) * stagger_ms
-        length = 33 if wait_ms > 3000 else lengths[i % len(lengths)]
-        if i == 0 and stagger_ms == 50:
-            length = run.scale["alone"][-1]  # others join while it fills
+        self.leaves = (streams - 1 - i) * stagger_ms > 300
+        # Those that leave have long references, so they share four prompts.
+        length = lengths[len(lengths) // 2 - 2 + i % 4] if self.leaves else lengths[i % len(lengths)]
+        if i == 0:
+            length = long_prompt(run, streams, stagger_ms) or length
         self.prompt, self.fields, self.delay = run.pooled(length, i % 4), run.fields(i % 4), i * stagger_ms / 1000
-        self.leaves = wait_ms > 300
         self.tokens = 6000 if self.leaves else reply
         self.streamed, self.salt = self.leaves or i % 3 == 0, run.new_salt()
 
@@ -59,7 +65,7 @@ def concurrent(run):
     """E2: N streams, staggered joins, greedy and sampled, streamed and not; all N, or as many as there are lanes, share their rounds."""
     for streams in run.scale["streams"]:
         for stagger_ms in run.scale["staggers"]:
-            reply = run.scale["reply"] + 60 + 2 * streams  # rounds that the others' prompts take
+            reply = run.scale["reply"] + 60 + 2 * streams + long_prompt(run, streams, stagger_ms) // 64  # rounds that prompts take
             for _ in range(4):
                 if run_streams(run, streams, stagger_ms, reply):
                     break

@@ -14,7 +14,7 @@ for plant in SNAPSHOT_LATE ROW_TOO_FAR; do
     [ -z "$url" ] || break
     sleep 0.1
   done
-  if python3 tests/exactness/driver.py "$url" --scale small; then
+  if python3 tests/exactness/driver.py "$url" --lanes 16; then
     echo "$plant: MISSED, the driver stayed green"
     missed=1
   else

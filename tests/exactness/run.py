@@ -55,7 +55,7 @@ class Run:
             assert answer.cached == 0, "a reference came from the prompt cache"
             assert len(answer.ids) == tokens and answer.hash == token_hash(answer.ids), "a reference's hash is not that of its ids"
             self.references[key] = answer.ids
-        return self.references[key][:tokens]
+        return self.references.get(key, [])[:tokens]  # no tokens: left before the first
 
     def check(self, prompt, fields, answer, where):
         """A reply, or the part of it that a client took before it left, equals its reference."""
