@@ -1,5 +1,5 @@
 // Counts what operator new gives while a ledger is watched: blocks (4 KiB and more: states, pages, snapshots) against the bytes the ledger
-// holds, at every allocation and every release of one; smaller pieces apart. In this program only, whose operator new and mmap are replaced.
+// holds, at every allocation and every release of one; smaller pieces apart. In this program only: its operator new and mmap are replaced.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 // Real bytes against the ledger: whatever lanes do, the states, pages and snapshots that exist never pass what the ledger says is held, and
-// so never its budget; between rounds the two are equal. What is not in the ledger (token lists, queue entries) stays within a derived bound.
+// so never its budget; between rounds the two are equal. What is not in the ledger (token lists, queue entries) has a derived bound.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -99,8 +99,8 @@ class LedgerRecorder : public ::testing::TestWithParam<const char*> {
     return out;
   }
 
-  // Bytes that no reservation covers: for a request its copy, list and text of tokens (three lists of 4 bytes, each at most twice as large as
-  // needed and once more while it grows), a page table, and the fixed parts; for each kept state its tokens, page list and the pages' counts.
+  // Bytes that no reservation covers: for a request its copy, list and text of tokens (three lists of 4 bytes, each at most twice as large
+  // as needed and once more while it grows), a page table, and the fixed parts; for each kept state its tokens, pages and their counts.
   static std::int64_t slack(const std::vector<lanes::Request>& requests, const lanes::SchedulerStats& stats) {
     constexpr std::int64_t kFixed = 4096, kToken = 3 * 3 * 4, kPageOfToken = 120 / 32 + 1;
     std::int64_t longest = 0, bytes = kFixed;
