@@ -7,8 +7,8 @@
 
 namespace lockstep::cli {
 
-/// Bytes a second that all threads read together, over and over `bytes` of memory (each its own part), the better of two loops. With fewer bytes than the caches
-/// hold this is the caches' rate, as it is for a model of that size.
+/// Bytes a second that all threads read together, over and over `bytes` of memory (each its own part), by the better of two loops. With
+/// fewer bytes than the caches hold this is the caches' rate, as it is for a model of that size.
 double read_rate(kernels::cpu::ThreadPool& pool, std::size_t bytes);
 
 /// Operations a second (a fused multiply-add is two) of a register-only loop of 256-bit multiply-adds on all threads; 0 without AVX2.
