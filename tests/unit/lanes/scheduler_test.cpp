@@ -135,7 +135,9 @@ TEST_P(Lanes, SharedRoundsEqualSolo) {
     const auto outcome = bench->run(requests, 16, Bench::kPlenty, 0, stagger);
     expect_solo(outcome, solo);
     EXPECT_GT(outcome.stats.shared_rounds, 0);
-    if (stagger == 0) EXPECT_GT(outcome.stats.widest_round, 4);  // how many decode at once depends on the measured price of a row
+    if (stagger == 0) {  // how many decode at once depends on the measured price of a row
+      EXPECT_GT(outcome.stats.widest_round, 4);
+    }
   }
 }
 

@@ -53,7 +53,9 @@ TEST_P(Seams, EveryChunkSizeGivesTheSameBits) {
       loaded->run_chunks(*state, part, chunk, logits);
       ASSERT_TRUE(equal_bits(logits, std::span(reference).subspan(at * vocab, part.size() * vocab))) << "chunk " << chunk << " at " << at;
       const std::size_t n = at + part.size();
-      if (n % 256 == 0) EXPECT_EQ(state->fingerprint(), at_256[n / 256 - 1]) << "chunk " << chunk << " length " << n;
+      if (n % 256 == 0) {
+        EXPECT_EQ(state->fingerprint(), at_256[n / 256 - 1]) << "chunk " << chunk << " length " << n;
+      }
     }
     EXPECT_EQ(state->fingerprint(), end) << "chunk " << chunk;
   }
