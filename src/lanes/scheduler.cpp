@@ -108,8 +108,9 @@ void Scheduler::admit() {
         stop(*background);
         // The stopped lane is at the queue's end or before `here`; both iterators stay valid in a list.
       }
-      if (waits(lane, cache_.longest(lane.request().cache_salt, lane.tokens, std::int64_t(lane.tokens.size()) - 1))) continue;
-      if (!start(lane)) {
+      const std::int64_t cached = cache_.longest(lane.request().cache_salt, lane.tokens, std::int64_t(lane.tokens.size()) - 1);
+      if (waits(lane, cached)) continue;
+      if (!start(lane, cached)) {
         blocked = true;  // no memory: those behind do not overtake
         continue;
       }
@@ -146,7 +147,12 @@ std::size_t Scheduler::bytes_to_start(const Lane& lane) const {
   return layout.recurrent_bytes + std::size_t(pages) * layout.page_bytes;
 }
 
-bool Scheduler::start(Lane& lane) {
+bool Scheduler::start(Lane& lane, std::int64_t cached) {
+  // No kept state is dropped for a lane that would not fit even then: it waits for the end of another.
+  const kernels::StateLayout& layout = store_.backend.layout();
+  const std::size_t shared = layout.page_tokens ? std::size_t(cached / layout.page_tokens) * layout.page_bytes : 0;
+  const std::size_t needed = bytes_to_start(lane) - std::min(bytes_to_start(lane), shared), evictable = cache_.evictable_bytes();
+  if (!running_.empty() && needed > evictable && !store_.ledger.fits(needed - evictable)) return false;
   auto created = state::SequenceState::create(store_);
   while (!created.ok() && cache_.evict_one()) created = state::SequenceState::create(store_);
   if (!created.ok()) return false;

@@ -61,7 +61,7 @@ class Scheduler {
   // scheduler.cpp
   void set_resume_points(Lane& lane);
   void admit();
-  bool start(Lane& lane);
+  bool start(Lane& lane, std::int64_t cached);
   std::size_t bytes_to_start(const Lane& lane) const;
   bool waits(const Lane& lane, std::int64_t cached);
   void leave(Lane& lane);

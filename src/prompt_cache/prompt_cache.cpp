@@ -106,13 +106,22 @@ std::shared_ptr<const state::Snapshot> PromptCache::drop_oldest() {
 
 void PromptCache::hold(const state::Snapshot& state) {
   snapshot_bytes_ += state.recurrent_bytes;
-  for (const state::PageRef& page : state.pages) page_uses_[page.get()]++;
+  for (const state::PageRef& page : state.pages) {
+    PageUse& use = page_uses_[page.get()];
+    use.entries++;
+    use.page = page;
+  }
 }
 
 void PromptCache::let_go(const state::Snapshot& state) {
   snapshot_bytes_ -= state.recurrent_bytes;
   for (const state::PageRef& page : state.pages)
-    if (--page_uses_[page.get()] == 0) page_uses_.erase(page.get());
+    if (--page_uses_[page.get()].entries == 0) page_uses_.erase(page.get());
+}
+
+std::size_t PromptCache::evictable_bytes() const {
+  const auto ours = std::count_if(page_uses_.begin(), page_uses_.end(), [](const auto& use) { return use.second.page.use_count() == use.second.entries; });
+  return snapshot_bytes_ + std::size_t(ours) * page_bytes_;
 }
 
 Stats PromptCache::stats() const {

@@ -42,6 +42,9 @@ class PromptCache {
   /// being restored is held by its user and lives on.
   bool evict_one();
 
+  /// What dropping every entry in memory would give back: pages that running streams share stay.
+  std::size_t evictable_bytes() const;
+
   bool enabled() const { return limit_bytes_ > 0; }
   Stats stats() const;
 
@@ -63,7 +66,11 @@ class PromptCache {
   std::size_t limit_bytes_, page_bytes_;
   bool any_prefix_;
   Entries entries_;
-  std::unordered_map<const state::Page*, int> page_uses_;
+  struct PageUse {
+    int entries = 0;
+    std::weak_ptr<const state::Page> page;
+  };
+  std::unordered_map<const state::Page*, PageUse> page_uses_;
   std::size_t snapshot_bytes_ = 0;
   Stats stats_;
   std::unique_ptr<DiskTier> disk_;

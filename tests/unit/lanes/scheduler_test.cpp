@@ -37,6 +37,7 @@ class Bench {
     std::map<int, Reply> replies;
     lanes::SchedulerStats stats;
     memory::LedgerView end;
+    std::int64_t evicted_while_queued = 0;
   };
   Outcome run(const std::vector<lanes::Request>& requests, int parallel, std::size_t budget, std::size_t cache, int stagger = 0,
               std::int64_t planted = 0, const std::map<int, int>& cancel_at_round = {}) {
@@ -68,6 +69,7 @@ class Bench {
         for (auto [request, at] : cancel_at_round)
           if (at == round) scheduler.cancel(std::uint64_t(request) + 1);
         if (!scheduler.idle()) scheduler.step();
+        if (const auto stats = scheduler.stats(); stats.queued > 0) out.evicted_while_queued = stats.cache.evicted;
         EXPECT_LE(ledger.view().held_bytes, budget);
         if (round > 100000) throw std::runtime_error("the scheduler does not end");
       }
@@ -139,6 +141,18 @@ TEST_P(Lanes, SharedRoundsEqualSolo) {
       EXPECT_GT(outcome.stats.widest_round, 4);
     }
   }
+}
+
+// A stream that waits for another's end does not cost the kept states, which could not make enough room for it anyway.
+TEST_P(Lanes, WaitingForMemoryDropsNoKeptState) {
+  const auto requests = bench->requests(2, 900, 30, 9);
+  const auto alone = bench->run({requests[0]}, 2, Bench::kPlenty, Bench::kPlenty);
+  EXPECT_GT(alone.stats.cache.entries, 0);
+  const std::size_t both = alone.stats.cache.bytes + stream_bytes;  // the first one, its kept states and a little
+  const auto outcome = bench->run(requests, 2, both, both, 2);
+  expect_solo(outcome, bench->solo(requests));
+  EXPECT_EQ(outcome.stats.widest_round, 1);
+  EXPECT_EQ(outcome.evicted_while_queued, 0);
 }
 
 // 24 streams on a budget that holds about 4: streams are stopped and recomputed, kept states evicted; all finish with their solo tokens.
