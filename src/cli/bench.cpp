@@ -141,6 +141,7 @@ class Measurement {
 /// Share of a streamed reply's time over HTTP that is not spent inside forwards: JSON, text, draws, hand-over between threads, sockets.
 Result<double> measure_server_share(const Options& options) {
   LOCKSTEP_ASSIGN(engine::EngineOptions flags, engine_options(options));
+  flags.parallel = 1;
   LOCKSTEP_ASSIGN(const auto engine, engine::Engine::create(flags));
   end_progress();
   server::ServerOptions server_options;

@@ -15,8 +15,9 @@ Result<fs::path> model_folder(const std::string& given) {
   std::error_code ec;
   if (!given.empty()) {
     if (fs::is_directory(given, ec)) return fs::path(given);
+    const char* hint = given.find(' ') == given.npos ? "" : "; with the bundled model: lockstep run \"\" \"PROMPT\"";
     return Error{ErrorCode::kNotFound,
-                 fmt::format("{} is not a folder; a checkpoint is a folder with config.json and *.safetensors", given), given};
+                 fmt::format("{} is not a folder; a checkpoint is a folder with config.json and *.safetensors{}", given, hint), given};
   }
   if (const char* set = std::getenv("LOCKSTEP_DEFAULT_MODEL"); set && *set) {
     if (fs::is_directory(set, ec)) return fs::path(set);

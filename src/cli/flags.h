@@ -29,7 +29,7 @@ struct Options {
   double memory_gib = 0;
   std::optional<double> prompt_cache_gib, prompt_cache_disk_gib;
   std::string prompt_cache_dir;
-  int parallel = 1;
+  int parallel = 0;  // by memory
 
   // serve
   std::string host = "127.0.0.1";

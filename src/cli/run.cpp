@@ -135,6 +135,7 @@ int run(const Options& options) {
   if (options.raw && text.empty()) return fail({ErrorCode::kInvalidArgument, "--raw needs a PROMPT", "PROMPT"});
   auto flags = engine_options(options);
   if (!flags) return fail(flags.error());
+  flags->parallel = 1;
   auto engine = engine::Engine::create(*flags);
   if (!engine) return fail(engine.error());
   end_progress();

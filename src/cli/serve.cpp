@@ -53,8 +53,8 @@ int serve(const Options& options) {
   auto server = server::Server::start(**engine, server_options);
   if (!server) return fail(server.error());
   const std::string host = options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]";
-  fmt::print("lockstep serves {} at http://{}:{}/v1 (context {}, {}, {} threads)\n", options.name.empty() ? model.name : options.name, host,
-             (*server)->port(), model.context, model.isa, model.threads);
+  fmt::print("lockstep serves {} at http://{}:{}/v1 (context {}, {} at a time, {}, {} threads)\n", options.name.empty() ? model.name : options.name, host,
+             (*server)->port(), model.context, model.parallel, model.isa, model.threads);
   std::fflush(stdout);
   return server::serve_until_signal(**server);
 }

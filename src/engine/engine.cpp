@@ -19,6 +19,9 @@
 namespace lockstep::engine {
 namespace {
 
+constexpr int kMostLanesByMemory = 16;
+constexpr std::int64_t kUsualTokens = 2048;  // of a stream, where lanes are counted by memory
+
 struct Submission {
   std::uint64_t handle = 0;
   Request request;
@@ -67,7 +70,9 @@ struct Engine::Impl {
   explicit Impl(EngineOptions o, std::size_t budget) : options(std::move(o)), ledger(budget) {}
 
   Status load();
-  Result<std::unique_ptr<prompt_cache::DiskTier>> open_disk(kernels::Isa isa);
+  void describe(const checkpoint::GenerationConfig& generation);
+  Status start_lanes();
+  Result<std::unique_ptr<prompt_cache::DiskTier>> open_disk();
   Status check(const Request& request) const;
   void run();
   bool take_inbox();
@@ -80,20 +85,31 @@ Status Engine::Impl::load() {
   load.isa = options.isa.value_or(kernels::best_isa());
   load.threads = options.threads;
   load.context = options.context;
-  load.max_logit_rows = options.parallel;
-  load.max_rows = options.max_rows + options.parallel;
+  load.max_logit_rows = options.parallel ? options.parallel : kMostLanesByMemory;
+  load.max_rows = options.max_rows + load.max_logit_rows;
   load.progress = options.progress;
+  if (auto config = checkpoint::read_config(options.folder); !config.ok()) return config.error();  // before the tokenizer: its absence says more
   LOCKSTEP_ASSIGN(info.tokenizer, text::Tokenizer::load(options.folder));
   auto chat = text::ChatTemplate::load(options.folder, info.tokenizer);
   if (chat.ok()) info.chat_template = std::move(chat).value();
   else if (chat.error().code != ErrorCode::kNotFound) return chat.error();
   LOCKSTEP_ASSIGN(const auto generation, checkpoint::read_generation_config(options.folder));
-  LOCKSTEP_ASSIGN(model, models::Model::load(options.folder, load, ledger));
+  auto loaded = models::Model::load(options.folder, load, ledger);
+  if (!loaded.ok() && loaded.error().code == ErrorCode::kDoesNotFit)
+    return Error{ErrorCode::kDoesNotFit,
+                 fmt::format("the budget of {} MiB does not hold the model: {}; `lockstep info` says what it needs, --memory-gib gives more",
+                             ledger.view().budget_bytes >> 20, loaded.error().message),
+                 "memory-gib"};
+  LOCKSTEP_ASSIGN(model, std::move(loaded));
   if (info.tokenizer->largest_id() >= model->config().vocab_size)
     return Error{ErrorCode::kCorruptFile,
                  fmt::format("tokenizer.json has id {}, but vocab_size is {}", info.tokenizer->largest_id(), model->config().vocab_size), "tokenizer.json"};
   store = std::make_unique<state::Store>(model->backend(), ledger);
+  describe(generation);
+  return start_lanes();
+}
 
+void Engine::Impl::describe(const checkpoint::GenerationConfig& generation) {
   info.name = std::filesystem::absolute(options.folder).lexically_normal().filename().string();
   if (info.name.empty()) info.name = std::filesystem::absolute(options.folder).lexically_normal().parent_path().filename().string();
   info.family = model->config().model_type;
@@ -104,9 +120,12 @@ Status Engine::Impl::load() {
   info.think_end = info.tokenizer->id_of("</think>");
   info.default_sampling = default_sampling(generation);
   info.weight_bytes = model->weight_bytes();
-  info.isa = kernels::isa_name(load.isa);
-  info.threads = load.threads;
-  LOCKSTEP_ASSIGN(auto disk, open_disk(load.isa));  // before the check: it holds a page
+  info.isa = kernels::isa_name(options.isa.value_or(kernels::best_isa()));
+  info.threads = options.threads;
+}
+
+Status Engine::Impl::start_lanes() {
+  LOCKSTEP_ASSIGN(auto disk, open_disk());  // before the check: it holds a page
   const std::size_t needed = request_bytes(info.context);
   if (!ledger.fits(needed))
     return Error{ErrorCode::kDoesNotFit,
@@ -114,6 +133,12 @@ Status Engine::Impl::load() {
                              "or a larger --memory-gib would do",
                              info.context, needed >> 20, ledger.view().held_bytes >> 20, ledger.view().budget_bytes >> 20),
                  "context"};
+  if (options.parallel == 0) {
+    const memory::LedgerView view = ledger.view();
+    const std::size_t fit = (view.budget_bytes - view.held_bytes) / std::max<std::size_t>(1, request_bytes(std::min(kUsualTokens, info.context)));
+    options.parallel = int(std::clamp<std::size_t>(fit, 1, kMostLanesByMemory));
+  }
+  info.parallel = options.parallel;
   lanes::SchedulerOptions lanes;
   lanes.parallel = options.parallel;
   lanes.prompt_cache_bytes = options.prompt_cache_bytes.value_or(ledger.view().budget_bytes / 2);
@@ -124,14 +149,14 @@ Status Engine::Impl::load() {
   return {};
 }
 
-Result<std::unique_ptr<prompt_cache::DiskTier>> Engine::Impl::open_disk(kernels::Isa isa) {
+Result<std::unique_ptr<prompt_cache::DiskTier>> Engine::Impl::open_disk() {
   if (options.prompt_cache_dir.empty()) return std::unique_ptr<prompt_cache::DiskTier>();
   if (options.prompt_cache_bytes == std::size_t(0))
     return Error{ErrorCode::kInvalidArgument, "--prompt-cache-dir needs a prompt cache, but --prompt-cache-gib is 0", "prompt-cache-dir"};
   prompt_cache::DiskOptions disk;
   disk.folder = options.prompt_cache_dir;
   disk.limit_bytes = options.prompt_cache_disk_bytes;
-  disk.identity = [this, isa] { return prompt_cache::identity_lines(options.folder, kernels::isa_name(isa), store->backend.layout(), options.threads); };
+  disk.identity = [this] { return prompt_cache::identity_lines(options.folder, info.isa, store->backend.layout(), options.threads); };
   return prompt_cache::DiskTier::open(std::move(disk), *store);
 }
 
@@ -200,7 +225,7 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& given) {
   EngineOptions options = given;
   if (options.threads <= 0) options.threads = usable_cores();
-  if (options.parallel < 1) options.parallel = 1;
+  if (options.parallel < 0) options.parallel = 1;
   auto impl = std::make_unique<Impl>(options, options.memory_bytes ? options.memory_bytes : available_memory_bytes());
   LOCKSTEP_TRY(impl->load());
   impl->thread = std::thread([p = impl.get()] { p->run(); });

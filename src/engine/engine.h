@@ -24,7 +24,7 @@ struct EngineOptions {
   int threads = 0;            // 0: all cores
   std::optional<kernels::Isa> isa;  // forced instruction set; none: the best
   std::size_t max_queue = 256;      // requests waiting; one more is kOverloaded
-  int parallel = 1;                 // lanes
+  int parallel = 1;                 // lanes; 0: as many as memory holds at 2,048 tokens each, at most 16
   int max_rows = 512;               // prompt rows of one forward, at most
   std::size_t memory_bytes = 0;     // budget of the ledger; 0: measured
   std::optional<std::size_t> prompt_cache_bytes;  // 0: off; none: half of the budget
@@ -46,7 +46,7 @@ struct ModelInfo {
   sampling::SamplingParams default_sampling;  // generation_config.json
   std::size_t weight_bytes = 0;
   std::string isa;
-  int threads = 0;
+  int threads = 0, parallel = 0;
 };
 
 struct EngineStats : lanes::SchedulerStats {

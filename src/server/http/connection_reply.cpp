@@ -18,7 +18,7 @@ namespace asio = boost::asio;
 struct Connection::Reply {
   const Request& request;
   openai::ReplyWriter writer;
-  int unfinished;            // choices
+  int choices, unfinished;   // of them
   std::string out;           // written by the writer, not yet sent
   engine::Finish finish;     // of all choices: the first failure, else the first finish; completion tokens summed
   bool failed = false;
@@ -60,7 +60,7 @@ Connection::Task<bool> Connection::generate(const Request& request, Generation& 
   handle_ = *handle;
   server_cancelled_ = false;
   const int choices = generation.shape.choices;
-  Reply reply{request, openai::ReplyWriter(std::move(generation.shape)), choices, {}, {}};
+  Reply reply{request, openai::ReplyWriter(std::move(generation.shape)), choices, choices, {}, {}};
   // However this ends, the engine stops working for it and no event finds a connection that is not there.
   struct Release {
     Connection& connection;
@@ -161,8 +161,9 @@ void Connection::log_reply(const Reply& reply) const {
   const engine::Finish& finish = reply.finish;
   const engine::Usage& usage = finish.usage;
   const double per_second = finish.timings.decode_ms > 0 ? 1000.0 * static_cast<double>(usage.completion_tokens) / finish.timings.decode_ms : 0;
-  const std::string counts = fmt::format("id={} prompt={} cached={} tokens={} tok/s={:.1f} hash={}", reply.request.id, usage.prompt_tokens,
-                                         usage.cached_tokens, usage.completion_tokens, per_second, finish.token_sha256.substr(0, 12));
+  std::string counts = fmt::format("id={} prompt={} cached={} tokens={} tok/s={:.1f} hash={}", reply.request.id, usage.prompt_tokens,
+                                   usage.cached_tokens, usage.completion_tokens, per_second, finish.token_sha256.substr(0, 12));
+  if (reply.choices > 1) counts += fmt::format(" (of choice 0) choices={}", reply.choices);
   if (gone_) spdlog::info("left {}: {}", counts, gone_why_);
   else if (finish.reason == engine::FinishReason::kCancelled) spdlog::info("cancelled {}", counts);
   else if (reply.failed) spdlog::error("failed {}: {}", counts, finish.error.message);

@@ -39,6 +39,7 @@ TEST(Flags, WrongUsageIsNamedWithTheNearestRightOne) {
     EXPECT_EQ(p.exit_code, kExitUsage) << words;
     EXPECT_NE(p.text.find(words), std::string::npos) << p.text;
   };
+  expect({"serve", "--context", "0"}, "--context: 0 is not from 1 to");
   expect({"sevre"}, "there is no command sevre; did you mean serve?");
   expect({"quux"}, "there is no command quux\n");
   expect({"serve", "--prot", "90"}, "serve has no flag --prot; did you mean --port?");
@@ -50,7 +51,7 @@ TEST(Flags, WrongUsageIsNamedWithTheNearestRightOne) {
   expect({"serve", "--port", "abc"}, "--port: abc is not a number");
   expect({"serve", "--port", "1.5"}, "--port");
   expect({"serve", "--port"}, "--port");
-  expect({"run", "m", "--temperature", "nan"}, "nan is not from 0 to 100");
+  expect({"run", "m", "--temperature", "nan"}, "nan is not from 0 to 2");
   expect({"run", "m", "--seed", "-1"}, "--seed");
   expect({"run", "m", "--seed", "18446744073709551616"}, "--seed");
   expect({"serve", "--isa", "avx3"}, "avx3 is not one of generic, avx2, avx512, avx512bf16");
