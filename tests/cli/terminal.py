@@ -147,7 +147,7 @@ def refusals(tmp="build"):
     refused(1, "leaves no room", "run", "", "Hello " * 200, "--context", "64")
     refused(1, "--raw needs a PROMPT", "run", "--raw")
     os.makedirs(f"{tmp}/empty-model", exist_ok=True)
-    refused(1, "is not there", "serve", f"{tmp}/empty-model")
+    refused(1, "config.json: No such file", "serve", f"{tmp}/empty-model")
     p = run("info", f"{tmp}/empty-model")
     assert p.returncode == 1 and "serves      no: " in p.stdout, p
     facts = json.loads(run("info", "--json").stdout)
