@@ -1,4 +1,6 @@
 // What bounds the disk tier: its limit, the writer's queue, the ledger. Speed may suffer, nothing else.
+#include <future>
+
 #include "unit/prompt_cache/lives.h"
 
 namespace lockstep::testing {
@@ -64,11 +66,13 @@ TEST_P(DiskLimits, AStateAboveTheLimitIsNotWritten) {
 }
 
 TEST_P(DiskLimits, AFullQueueDropsWritesAlone) {
+  std::promise<void> inserted;
   Life::Options options;
-  options.writer = slow(30);
+  options.writer.before_file = [all = inserted.get_future().share()] { all.wait(); };
   options.writer.most_jobs = 1;
   Life life(*model, folder, options);
   for (int i = 0; i < 6; i++) life.insert(some_tokens(40, i));
+  inserted.set_value();
   life.settle(6);
   EXPECT_GT(life.disk().write_drops, 0);
   EXPECT_GT(life.disk().writes, 0);
