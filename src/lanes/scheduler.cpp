@@ -10,11 +10,6 @@ constexpr std::int64_t kResumeSpacing = 2048;   // kept states in long prompts, 
 constexpr std::int64_t kShortestShared = 32;    // a prefix worth waiting for
 constexpr double kChunkMsAlone = 1000, kChunkMsShared = 250;
 
-std::int64_t common_prefix(const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
-  const std::size_t n = std::min(a.size(), b.size());
-  return std::mismatch(a.begin(), a.begin() + std::ptrdiff_t(n), b.begin()).first - a.begin();
-}
-
 void add_point(std::vector<std::int64_t>& points, std::int64_t p) {
   const auto at = std::lower_bound(points.begin(), points.end(), p);
   if (at == points.end() || *at != p) points.insert(at, p);
@@ -132,7 +127,7 @@ bool Scheduler::waits(const Lane& lane, std::int64_t cached) {
   for (auto& other : running_) {
     const bool sibling = other->group == lane.group;
     if (sibling ? lane.group->prompt != nullptr : !cache_.enabled() || other->request().cache_salt != lane.request().cache_salt) continue;
-    const std::int64_t shared = std::min(limit, common_prefix(other->tokens, lane.tokens));
+    const std::int64_t shared = std::min(limit, prompt_cache::common_prefix(other->tokens, lane.tokens));
     if (shared - cached < (sibling ? 1 : kShortestShared) || other->state->length() >= shared) continue;
     add_point(other->resume_points, shared);
     return true;
@@ -151,8 +146,11 @@ bool Scheduler::start(Lane& lane, std::int64_t cached) {
   // No kept state is dropped for a lane that would not fit even then: it waits for the end of another.
   const kernels::StateLayout& layout = store_.backend.layout();
   const std::size_t shared = layout.page_tokens ? std::size_t(cached / layout.page_tokens) * layout.page_bytes : 0;
-  const std::size_t needed = bytes_to_start(lane) - std::min(bytes_to_start(lane), shared), evictable = cache_.evictable_bytes();
-  if (!running_.empty() && needed > evictable && !store_.ledger.fits(needed - evictable)) return false;
+  const std::size_t whole = bytes_to_start(lane), needed = whole - std::min(whole, shared);
+  if (!running_.empty() && !store_.ledger.fits(needed)) {
+    const std::size_t evictable = cache_.evictable_bytes();
+    if (needed > evictable && !store_.ledger.fits(needed - evictable)) return false;
+  }
   auto created = state::SequenceState::create(store_);
   while (!created.ok() && cache_.evict_one()) created = state::SequenceState::create(store_);
   if (!created.ok()) return false;

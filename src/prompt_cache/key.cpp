@@ -19,12 +19,12 @@ std::uint64_t salt_hash(std::string_view salt) {
   return h;
 }
 
+}  // namespace
+
 std::int64_t common_prefix(std::span<const std::int32_t> a, std::span<const std::int32_t> b) {
   const std::size_t n = std::min(a.size(), b.size());
   return std::mismatch(a.begin(), a.begin() + std::ptrdiff_t(n), b.begin()).first - a.begin();
 }
-
-}  // namespace
 
 std::vector<std::uint64_t> prefix_hashes(std::string_view salt, std::span<const std::int32_t> tokens) {
   std::vector<std::uint64_t> hashes(tokens.size() + 1);

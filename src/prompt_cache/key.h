@@ -8,6 +8,9 @@
 
 namespace lockstep::prompt_cache {
 
+/// Leading tokens that a and b share.
+std::int64_t common_prefix(std::span<const std::int32_t> a, std::span<const std::int32_t> b);
+
 /// Prefix hashes of a token sequence: hash of tokens [0, n) for every n, so that a lookup costs one pass and exact comparisons of likely hits.
 std::vector<std::uint64_t> prefix_hashes(std::string_view salt, std::span<const std::int32_t> tokens);
 

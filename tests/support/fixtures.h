@@ -2,6 +2,7 @@
 #pragma once
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -28,6 +29,12 @@ inline std::filesystem::path checkpoint(const std::string& name) {
 }
 inline std::filesystem::path oracle(const std::string& file) {
   return bundled_or_fixture(std::filesystem::path("tests/oracles") / file, std::filesystem::path("oracles") / file);
+}
+
+/// A checkpoint's name as part of a test's.
+inline std::string test_name(std::string checkpoint) {
+  std::replace(checkpoint.begin(), checkpoint.end(), '-', '_');
+  return checkpoint;
 }
 
 /// In a gtest body: a missing fixture is a printed skip, a failure where LOCKSTEP_REQUIRE_FIXTURES is set.

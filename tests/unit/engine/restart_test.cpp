@@ -94,11 +94,8 @@ TEST_P(Restart, NeedsAPromptCacheAndAFolder) {
   EXPECT_NE(second.error().message.find("another server uses it"), std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Restart, ::testing::Values("tiny-qwen3_5-mlx-4bit", "tiny-llama"), [](const auto& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Restart, ::testing::Values("tiny-qwen3_5-mlx-4bit", "tiny-llama"),
+                         [](const auto& info) { return test_name(info.param); });
 
 }  // namespace
 }  // namespace lockstep::testing

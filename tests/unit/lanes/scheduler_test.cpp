@@ -7,6 +7,7 @@
 
 #include "lanes/scheduler.h"
 #include "support/fixtures.h"
+#include "support/lane_requests.h"
 #include "text/tokenizer.h"
 
 namespace lockstep::testing {
@@ -23,13 +24,7 @@ class Bench {
  public:
   explicit Bench(const std::filesystem::path& folder) {
     tokenizer_ = std::move(text::Tokenizer::load(folder)).value();
-    models::LoadOptions options;
-    options.isa = kernels::best_isa();
-    options.threads = 2;
-    options.context = 1024;
-    options.max_rows = 96;
-    options.max_logit_rows = 32;
-    model = std::move(models::Model::load(folder, options, weights_ledger)).value();
+    model = std::move(models::Model::load(folder, lane_options(), weights_ledger)).value();
   }
 
   /// Runs all requests to their end on a scheduler of its own; each joins `stagger` rounds after the one before.
@@ -80,21 +75,6 @@ class Bench {
     return out;
   }
 
-  std::vector<lanes::Request> requests(int n, int prompt, int reply, unsigned seed) {
-    std::mt19937 random(seed);
-    std::vector<lanes::Request> out;
-    for (int i = 0; i < n; i++) {
-      lanes::Request r;
-      r.id = std::to_string(i);
-      for (int t = 0; t < prompt + 3 * i; t++) r.prompt_ids.push_back(std::int32_t(10 + random() % 7000));
-      r.max_tokens = reply;
-      r.sampling.temperature = i % 2 ? 0.9 : 0;
-      r.sampling.seed = unsigned(i);
-      out.push_back(r);
-    }
-    return out;
-  }
-
   std::vector<std::vector<std::int32_t>> solo(const std::vector<lanes::Request>& requests) {
     std::vector<std::vector<std::int32_t>> out;
     for (const auto& request : requests) out.push_back(run({request}, 1, kPlenty, 0).replies[0].ids);
@@ -116,8 +96,7 @@ class Lanes : public ::testing::TestWithParam<const char*> {
     const auto folder = checkpoint(GetParam());
     LOCKSTEP_NEED_FIXTURE(folder);
     bench = std::make_unique<Bench>(folder);
-    const kernels::StateLayout& layout = bench->model->backend().layout();
-    stream_bytes = layout.recurrent_bytes + std::size_t((100 + 40 + 31) / 32) * layout.page_bytes;
+    stream_bytes = lane_bytes(bench->model->backend().layout());
   }
   void expect_solo(const Bench::Outcome& outcome, const std::vector<std::vector<std::int32_t>>& solo) {
     for (std::size_t i = 0; i < solo.size(); i++) {
@@ -131,7 +110,7 @@ class Lanes : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(Lanes, SharedRoundsEqualSolo) {
-  const auto requests = bench->requests(16, 20, 12, 1);
+  const auto requests = lane_requests(16, 20, 12, 1);
   const auto solo = bench->solo(requests);
   for (int stagger : {0, 1, 3}) {
     const auto outcome = bench->run(requests, 16, Bench::kPlenty, 0, stagger);
@@ -145,7 +124,7 @@ TEST_P(Lanes, SharedRoundsEqualSolo) {
 
 // A stream that waits for another's end does not cost the kept states, which could not make enough room for it anyway.
 TEST_P(Lanes, WaitingForMemoryDropsNoKeptState) {
-  const auto requests = bench->requests(2, 900, 30, 9);
+  const auto requests = lane_requests(2, 900, 30, 9);
   const auto alone = bench->run({requests[0]}, 2, Bench::kPlenty, Bench::kPlenty);
   EXPECT_GT(alone.stats.cache.entries, 0);
   const std::size_t both = alone.stats.cache.bytes + stream_bytes;  // the first one, its kept states and a little
@@ -157,7 +136,7 @@ TEST_P(Lanes, WaitingForMemoryDropsNoKeptState) {
 
 // 24 streams on a budget that holds about 4: streams are stopped and recomputed, kept states evicted; all finish with their solo tokens.
 TEST_P(Lanes, SmallBudgetStopsAndRecomputes) {
-  auto requests = bench->requests(24, 28, 40, 2);
+  auto requests = lane_requests(24, 28, 40, 2);
   const auto solo = bench->solo(requests);
   const auto outcome = bench->run(requests, 24, 4 * stream_bytes, stream_bytes, 0);
   expect_solo(outcome, solo);
@@ -166,7 +145,7 @@ TEST_P(Lanes, SmallBudgetStopsAndRecomputes) {
 }
 
 TEST_P(Lanes, CancelsLeaveNoTrace) {
-  const auto requests = bench->requests(8, 150, 20, 3);
+  const auto requests = lane_requests(8, 150, 20, 3);
   const auto solo = bench->solo(requests);
   const auto outcome = bench->run(requests, 4, Bench::kPlenty, 0, 1, 0, {{1, 2}, {3, 5}, {6, 8}, {7, 30}});
   for (int i : {0, 2, 4, 5}) EXPECT_EQ(outcome.replies.at(i).ids, solo[std::size_t(i)]) << i;
@@ -176,7 +155,7 @@ TEST_P(Lanes, CancelsLeaveNoTrace) {
 
 // A refusal at every reservation in turn: nothing is lost, every byte comes back.
 TEST_P(Lanes, RefusalAtEveryReservation) {
-  const auto requests = bench->requests(3, 40, 10, 4);
+  const auto requests = lane_requests(3, 40, 10, 4);
   const auto solo = bench->solo(requests);
   bench->run(requests, 3, Bench::kPlenty, Bench::kPlenty);
   const std::int64_t all = bench->attempts;
@@ -188,7 +167,7 @@ TEST_P(Lanes, RefusalAtEveryReservation) {
 }
 
 TEST_P(Lanes, ChoicesShareThePrompt) {
-  auto requests = bench->requests(1, 60, 8, 5);
+  auto requests = lane_requests(1, 60, 8, 5);
   requests[0].sampling.temperature = 1.0;
   requests[0].choices = 4;
   for (int parallel : {1, 2, 4}) {
@@ -200,11 +179,8 @@ TEST_P(Lanes, ChoicesShareThePrompt) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Lanes, ::testing::Values("tiny-qwen3_5-mlx-4bit", "tiny-llama"), [](const auto& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Lanes, ::testing::Values("tiny-qwen3_5-mlx-4bit", "tiny-llama"),
+                         [](const auto& info) { return test_name(info.param); });
 
 }  // namespace
 }  // namespace lockstep::testing

@@ -143,11 +143,7 @@ TEST_P(Oracle, FirstLogits) {
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Oracle,
                          ::testing::Values(Case{"tiny-qwen3_5", 0.045}, Case{"tiny-qwen3_5-mlx-4bit", 0.045}, Case{"tiny-qwen3_5-mlx-mixed", 0.045},
                                            Case{"tiny-llama", 0.055}, Case{"tiny-llama-mlx-8bit", 0.055}, Case{"tiny-llama-drafter", 0.055}),
-                         [](const auto& info) {
-                           std::string name = info.param.checkpoint;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         [](const auto& info) { return test_name(info.param.checkpoint); });
 
 }  // namespace
 }  // namespace lockstep::testing

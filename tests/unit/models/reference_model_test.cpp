@@ -82,11 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, ReferenceModel,
                          ::testing::Values(OracleCase{"tiny-qwen3_5", 1e-4}, OracleCase{"tiny-llama", 1e-4}, OracleCase{"tiny-llama-drafter", 1e-4},
                                            OracleCase{"tiny-qwen3_5-mlx-4bit", 0.05}, OracleCase{"tiny-qwen3_5-mlx-mixed", 0.05},
                                            OracleCase{"tiny-llama-mlx-8bit", 0.05}),
-                         [](const auto& info) {
-                           std::string name = info.param.checkpoint;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         [](const auto& info) { return test_name(info.param.checkpoint); });
 
 constexpr std::int32_t kIds[] = {3, 500, 17, 17, 255, 0, 511, 42, 8, 99, 300, 301, 3, 500, 17, 64, 128, 5, 77, 401};
 

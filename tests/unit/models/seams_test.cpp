@@ -151,11 +151,8 @@ TEST_P(Seams, RestoredEqualsFresh) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Seams, ::testing::Values("tiny-qwen3_5", "tiny-qwen3_5-mlx-4bit", "tiny-llama"), [](const auto& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Seams, ::testing::Values("tiny-qwen3_5", "tiny-qwen3_5-mlx-4bit", "tiny-llama"),
+                         [](const auto& info) { return test_name(info.param); });
 
 // E9: every instruction set the machine has gives the same logits bits and fingerprint.
 TEST(InstructionSets, EqualBits) {

@@ -250,11 +250,8 @@ TEST_P(Disk, RefusesAFolderByName) {
   expect_refused(taken, "another server uses it");
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Disk, ::testing::Values("tiny-qwen3_5-mlx-4bit", "tiny-llama"), [](const auto& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Disk, ::testing::Values("tiny-qwen3_5-mlx-4bit", "tiny-llama"),
+                         [](const auto& info) { return test_name(info.param); });
 
 }  // namespace
 }  // namespace lockstep::testing

@@ -7,6 +7,7 @@
 
 #include "lanes/scheduler.h"
 #include "support/fixtures.h"
+#include "support/lane_requests.h"
 #include "text/tokenizer.h"
 #include "unit/engine/recorder/allocation_recorder.h"
 
@@ -36,33 +37,11 @@ class LedgerRecorder : public ::testing::TestWithParam<const char*> {
     const auto folder = checkpoint(GetParam());
     LOCKSTEP_NEED_FIXTURE(folder);
     tokenizer = std::move(text::Tokenizer::load(folder)).value();
-    models::LoadOptions options;
-    options.isa = kernels::best_isa();
-    options.threads = 2;
-    options.context = 1024;
-    options.max_rows = 96;
-    options.max_logit_rows = 32;
-    model = std::move(models::Model::load(folder, options, weights_ledger)).value();
+    model = std::move(models::Model::load(folder, lane_options(), weights_ledger)).value();
     const kernels::StateLayout& layout = model->backend().layout();
     ASSERT_GE(layout.page_bytes, kBlock);
-    stream_bytes = layout.recurrent_bytes + std::size_t((100 + 40 + 31) / 32) * layout.page_bytes;
-    run(requests(4, 20, 4, 99), {.parallel = 4});  // what is made once and kept (OpenSSL, the formatter, thread-local storage)
-  }
-
-  std::vector<lanes::Request> requests(int n, int prompt, int reply, unsigned seed, int shared = 0) {
-    std::mt19937 random(seed);
-    std::vector<lanes::Request> out;
-    for (int i = 0; i < n; i++) {
-      lanes::Request r;
-      r.id = std::to_string(i);
-      if (i) r.prompt_ids.assign(out[0].prompt_ids.begin(), out[0].prompt_ids.begin() + shared);
-      while (int(r.prompt_ids.size()) < prompt + 3 * i) r.prompt_ids.push_back(std::int32_t(10 + random() % 7000));
-      r.max_tokens = reply;
-      r.sampling.temperature = i % 2 ? 0.9 : 0;
-      r.sampling.seed = unsigned(i);
-      out.push_back(r);
-    }
-    return out;
+    stream_bytes = lane_bytes(layout);
+    run(lane_requests(4, 20, 4, 99), {.parallel = 4});  // what is made once and kept (OpenSSL, the formatter, thread-local storage)
   }
 
   Outcome run(const std::vector<lanes::Request>& requests, const Case& c) {
@@ -120,20 +99,20 @@ class LedgerRecorder : public ::testing::TestWithParam<const char*> {
 
 // 24 streams on a budget that holds 4, half of it for kept states: every admission must first evict or stop.
 TEST_P(LedgerRecorder, ManyStreamsOnASmallBudget) {
-  const auto outcome = run(requests(24, 28, 40, 2), {.parallel = 24, .budget = 4 * stream_bytes, .cache = 2 * stream_bytes});
+  const auto outcome = run(lane_requests(24, 28, 40, 2), {.parallel = 24, .budget = 4 * stream_bytes, .cache = 2 * stream_bytes});
   EXPECT_GT(outcome.stats.stopped + outcome.stats.cache.evicted, 0);
   EXPECT_GT(std::size_t(outcome.most.peak_blocks), 3 * stream_bytes) << "the budget was not used";
 }
 
 // Streams that share a prefix with kept states, whose pages are copied when they are written.
 TEST_P(LedgerRecorder, KeptStatesAndSharedPages) {
-  const auto outcome = run(requests(16, 80, 12, 3, 70), {.parallel = 4, .budget = 4 * stream_bytes, .cache = 2 * stream_bytes});
+  const auto outcome = run(lane_requests(16, 80, 12, 3, 70), {.parallel = 4, .budget = 4 * stream_bytes, .cache = 2 * stream_bytes});
   EXPECT_GT(outcome.stats.cached_tokens, 0);
   EXPECT_GT(outcome.stats.cache.evicted, 0);
 }
 
 TEST_P(LedgerRecorder, ChoicesShareThePrompt) {
-  auto several = requests(3, 60, 12, 4);
+  auto several = lane_requests(3, 60, 12, 4);
   for (auto& r : several) r.choices = 4;
   for (const std::size_t budget : {3 * stream_bytes, kPlenty}) run(several, {.parallel = 8, .budget = budget, .cache = stream_bytes});
 }
@@ -147,12 +126,12 @@ TEST_P(LedgerRecorder, RandomCancels) {
     Case c{.parallel = 8, .budget = 4 * stream_bytes, .cache = turn % 2 * 2 * stream_bytes};
     for (int i = 0; i < 16; i++)
       if (random() % 2) c.cancel_at_round[i] = int(random() % 40);
-    run(requests(16, 30, 16, unsigned(random())), c);
+    run(lane_requests(16, 30, 16, unsigned(random())), c);
   }
 }
 
 TEST_P(LedgerRecorder, RefusalAtEveryReservation) {
-  const auto three = requests(3, 40, 6, 4);
+  const auto three = lane_requests(3, 40, 6, 4);
   const Case c{.parallel = 3, .cache = kPlenty};
   const std::int64_t all = run(three, c).attempts;
   ASSERT_GT(all, 3);
@@ -164,11 +143,8 @@ TEST_P(LedgerRecorder, RefusalAtEveryReservation) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, LedgerRecorder, ::testing::Values("tiny-qwen3_5-mlx-4bit", "tiny-llama"), [](const auto& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Checkpoints, LedgerRecorder, ::testing::Values("tiny-qwen3_5-mlx-4bit", "tiny-llama"),
+                         [](const auto& info) { return test_name(info.param); });
 
 }  // namespace
 }  // namespace lockstep::testing
