@@ -100,7 +100,8 @@ def reasoning():
 
 
 def interrupted_reply():
-    t = Terminal("run", "", "Count from 1 to 200.", "--context", "4096", "--raw", "--max-tokens", "4000", "--temperature", "100")
+    endless = "one two three " * 4  # greedy, the model goes on with it to the limit
+    t = Terminal("run", "", endless.strip(), "--context", "4096", "--raw", "--max-tokens", "4000", "--temperature", "0")
     end = time.monotonic() + SECONDS
 
     def reply():  # what came after the progress lines

@@ -47,7 +47,7 @@ const Control drops_block{"matmul", Gate::kAccuracy, "the inputs after the last 
 void isas(Check& check) {
   for (const Shape& s : widths()) {
     const auto p = make_problem(check.random, s);
-    for (int rows : {1, 2, 3, 4, 5, 8, 9, 21}) {
+    for (int rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 21}) {
       const auto x = draw_x(check.random, rows, s.in);
       const Input in{x.data(), s.in, rows};
       const auto want = definition(p->weight, in);
@@ -217,7 +217,7 @@ void edge(Check& check, const Shape& s, int rows) {
 void edges(Check& check) {
   constexpr std::int64_t kOut[] = {1, 16, 17, 37, 100}, kIn[] = {32, 64, 96, 200, 128};
   constexpr int kBits[] = {2, 3, 5, 6};
-  for (int rows : {1, 2, 3, 4, 5, 8, 15, 16, 17, 64}) {
+  for (int rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 64}) {
     const std::int64_t out = kOut[rows % 5];
     edge(check, {out, kIn[rows % 5]}, rows);
     edge(check, {out + 1, 128, 4, 64}, rows);

@@ -227,7 +227,7 @@ LOCKSTEP_INLINE F params_at(const std::byte* p, Params kind, int) {
 }
 #endif
 
-constexpr int kFewRows = 4;
+constexpr int kFewRows = 8;
 constexpr int kPairs = 16;  // of inputs in a block
 constexpr int kVectorBytes = 64, kHalfBytes = kVectorBytes / kHalves, kHalfOutputs = kTileOutputs / kHalves;
 constexpr std::size_t kPrefetchBytes = 4608;
@@ -280,12 +280,42 @@ LOCKSTEP_INLINE void few_block(const std::byte* block, const std::int16_t* x, V 
   (few_pair<Dot, kBits, R, kChains, P>(block, x, dots), ...);
 }
 
+/// One group of a tile for R rows: acc[r] += it. `stride`: rows of x. Returns what follows its codes and parameters.
+template <class Dot, int kBits, int R>
+LOCKSTEP_INLINE const std::byte* few_group(const TileLayout& l, const std::byte* at, const std::int16_t* x, int stride, const float* group_sums,
+                                           const float* units, F (*acc)[kHalves]) {
+  constexpr int kChains = kHalves == 2 ? 1 : R == 1 ? 4 : R <= 4 ? 2 : 1;  // the sums' own latency hides behind each other
+  const int blocks = l.group_size / 32;
+  const std::size_t params_bytes = l.group_bytes() - l.codes_bytes();
+  V dots[R][kChains][kHalves];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+    for (int i = 0; i < kChains; i++)
+#pragma GCC unroll 2
+      for (int h = 0; h < kHalves; h++) dots[r][i][h] = zero();
+  for (int b = 0; b < blocks; b++, at += std::size_t(kBits) * kVectorBytes, x += stride * 32) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kBits; v++) prefetch(at + kPrefetchBytes + v * kVectorBytes);
+    few_block<Dot, kBits, R, kChains>(at, x, dots, std::make_integer_sequence<int, kPairs>());
+  }
+#pragma GCC unroll 2
+  for (int h = 0; h < kHalves; h++) {
+    const F scale = params_at(at, l.params, h), bias = params_at(at + params_bytes / 2, l.params, h);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++) {
+#pragma GCC unroll 4
+      for (int i = 1; i < kChains; i++) dots[r][0][h] = add(dots[r][0][h], dots[r][i][h]);
+      acc[r][h] = add_group(acc[r][h], dots[r][0][h], scale, bias, group_sums[r], units[r]);
+    }
+  }
+  return at + params_bytes;
+}
+
 template <class Dot, int kBits, int R>
 void few_tiles(const QuantisedCall& c, std::int64_t begin, std::int64_t end) {
-  constexpr int kChains = kHalves == 2 ? 1 : R == 1 ? 4 : R <= 4 ? 2 : 1;  // the sums' own latency hides behind each other
+  constexpr int kFirst = std::min(R, kHalves == 2 ? 4 : 8);  // rows that fit in registers; the rest take the group once more, now in L1
   const TileLayout l = c.layout;
-  const int blocks = l.group_size / 32;
-  const std::size_t block_bytes = std::size_t(kBits) * kVectorBytes, params_bytes = l.group_bytes() - l.codes_bytes();
   const std::byte* at = c.tiles + std::size_t(begin) * l.tile_bytes();
   for (std::int64_t t = begin; t < end; t++) {
     F acc[R][kHalves];
@@ -295,30 +325,10 @@ void few_tiles(const QuantisedCall& c, std::int64_t begin, std::int64_t end) {
       for (int h = 0; h < kHalves; h++) acc[r][h] = fzero();
     const std::int16_t* x = c.x.integers;
     const float *units = c.x.units, *group_sums = c.x.sums;
-    for (std::int64_t g = 0; g < l.groups; g++, units += R, group_sums += R) {
-      V dots[R][kChains][kHalves];
-#pragma GCC unroll 8
-      for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-        for (int i = 0; i < kChains; i++)
-#pragma GCC unroll 2
-          for (int h = 0; h < kHalves; h++) dots[r][i][h] = zero();
-      for (int b = 0; b < blocks; b++, at += block_bytes, x += R * 32) {
-#pragma GCC unroll 8
-        for (int v = 0; v < kBits; v++) prefetch(at + kPrefetchBytes + v * kVectorBytes);
-        few_block<Dot, kBits, R, kChains>(at, x, dots, std::make_integer_sequence<int, kPairs>());
-      }
-#pragma GCC unroll 2
-      for (int h = 0; h < kHalves; h++) {
-        const F scale = params_at(at, l.params, h), bias = params_at(at + params_bytes / 2, l.params, h);
-#pragma GCC unroll 8
-        for (int r = 0; r < R; r++) {
-#pragma GCC unroll 4
-          for (int i = 1; i < kChains; i++) dots[r][0][h] = add(dots[r][0][h], dots[r][i][h]);
-          acc[r][h] = add_group(acc[r][h], dots[r][0][h], scale, bias, group_sums[r], units[r]);
-        }
-      }
-      at += params_bytes;
+    for (std::int64_t g = 0; g < l.groups; g++, x += R * l.group_size, units += R, group_sums += R) {
+      const std::byte* group = at;
+      at = few_group<Dot, kBits, kFirst>(l, group, x, R, group_sums, units, acc);
+      if constexpr (R > kFirst) few_group<Dot, kBits, R - kFirst>(l, group, x + kFirst * 32, R, group_sums + kFirst, units + kFirst, acc + kFirst);
     }
     alignas(64) float sums[R][kTileOutputs];
 #pragma GCC unroll 8
@@ -332,7 +342,8 @@ void few_tiles(const QuantisedCall& c, std::int64_t begin, std::int64_t end) {
 using Few = void (*)(const QuantisedCall&, std::int64_t, std::int64_t);
 template <class Dot, int kBits>
 constexpr Few few_of(int rows) {
-  constexpr Few kernels[] = {few_tiles<Dot, kBits, 1>, few_tiles<Dot, kBits, 2>, few_tiles<Dot, kBits, 3>, few_tiles<Dot, kBits, 4>};
+  constexpr Few kernels[] = {few_tiles<Dot, kBits, 1>, few_tiles<Dot, kBits, 2>, few_tiles<Dot, kBits, 3>, few_tiles<Dot, kBits, 4>,
+                             few_tiles<Dot, kBits, 5>, few_tiles<Dot, kBits, 6>, few_tiles<Dot, kBits, 7>, few_tiles<Dot, kBits, 8>};
   return kernels[rows - 1];
 }
 template <class Dot>
