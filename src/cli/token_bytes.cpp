@@ -16,16 +16,6 @@ TokenBytes token_bytes(const models::Model& model, double length) {
 
 double head_operations(const models::Model& model) { return 2.0 * double(model.shape().vocab) * double(model.shape().hidden); }
 
-double prefill_operations(const models::Model& model, double length) {
-  const kernels::ModelShape& s = model.shape();
-  const double mlp = 3.0 * double(s.hidden) * double(s.intermediate);
-  const double heads = double(s.heads * s.head_dim), kv = double(s.kv_heads * s.head_dim);
-  const double attention =
-      double(s.hidden) * (heads * (s.output_gate ? 3 : 2) + 2 * kv) + heads * length;  // q, gate, o, k, v; scores and values
-  const double values = double(s.value_heads * s.value_dim);
-  const double delta_net =
-      double(s.hidden) * (double(s.conv_channels()) + 2 * values + 2 * double(s.value_heads)) + 3 * double(s.key_dim) * values;
-  return 2 * (double(s.attention_layers) * (attention + mlp) + double(s.delta_net_layers) * (delta_net + mlp));
-}
+double prefill_operations(const models::Model& model, double length) { return model.row_operations(length / 2); }
 
 }  // namespace lockstep::cli

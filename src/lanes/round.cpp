@@ -10,13 +10,17 @@ namespace lockstep::lanes {
 namespace {
 
 constexpr std::int64_t kReplyStep = 256;  // tokens of pages a growing reply takes at once
-constexpr double kNewestPrice = 0.3;      // weight of the last measurement in the price of a row
+constexpr double kRoundMsAlone = 1000, kRoundMsShared = 250;  // what a round with a chunk should take: without and with lanes that decode
+constexpr int kLeastChunk = 16, kChunkStep = 8;               // rows
+constexpr double kNewestPrice = 0.3;                          // weight of the last measurement in a price
 
 double milliseconds(Clock::time_point from, Clock::time_point to) { return std::chrono::duration<double, std::milli>(to - from).count(); }
 
+double average(double old, double newest) { return old > 0 ? (1 - kNewestPrice) * old + kNewestPrice * newest : newest; }
+
 }  // namespace
 
-// Decoding lanes always take part; what is left of the chunk goes to filling lanes in arrival order, each cut at its next resume point.
+// Decoding lanes always take part; what is left of the round's time goes to filling lanes in arrival order, each cut at its next resume point.
 void Scheduler::plan() {
   round_.clear();
   std::vector<Lane*> lanes;
@@ -32,19 +36,32 @@ void Scheduler::plan() {
     round_.push_back({lane, 1, true});
     decoding++;
   }
-  int budget = chunk_rows(decoding > 0);
+  std::int64_t room = store_.backend.max_rows() - options_.parallel;
+  double ms = decoding > 0 ? kRoundMsShared - decode_ms_ : kRoundMsAlone;
+  bool first = true;
   for (Lane* lane : lanes) {
-    if (!lane->state || lane->pending() == 1 || budget == 0) continue;
-    std::int64_t rows = std::min<std::int64_t>(lane->pending(), budget);
+    if (!lane->state || lane->pending() == 1) continue;
+    const std::int64_t priced = rows_within(ms, lane->state->length());
+    std::int64_t rows = std::min({lane->pending(), room, first ? std::max<std::int64_t>(priced, kLeastChunk) : priced});
+    if (rows == 0) break;
     if (!lane->resume_points.empty()) rows = std::min(rows, lane->resume_points.front() - lane->state->length());
     if (!lane->state->prepared(rows) && !reserve(*lane, rows, true)) {
       stop(*lane);
       continue;
     }
-    budget -= int(rows);
+    first = false;
+    room -= rows;
+    ms -= operation_ms_ * double(rows) * model_.row_operations(double(lane->state->length()));
     round_.push_back({lane, int(rows), rows == lane->pending()});
   }
   // A reservation may have stopped a lane that was planned before: stop() took its row out.
+}
+
+// Rows from `position` on that fit the time at the measured price; before the first measurement none.
+int Scheduler::rows_within(double milliseconds, std::int64_t position) const {
+  if (operation_ms_ <= 0 || milliseconds <= 0) return 0;
+  const double rows = milliseconds / (operation_ms_ * model_.row_operations(double(position)));
+  return int(std::min(rows, double(store_.backend.max_rows()))) / kChunkStep * kChunkStep;
 }
 
 void Scheduler::forward() {
@@ -61,13 +78,17 @@ void Scheduler::forward() {
 
 void Scheduler::observe(double ms) {
   std::int64_t rows = 0, fill = 0;
+  double operations = 0;  // of filled rows
   for (const Row& row : round_) {
     row.lane->forward_ms += ms;
     rows += row.rows;
-    if (row.rows > 1) fill += row.rows;
+    if (row.rows == 1) continue;
+    fill += row.rows;
+    operations += row.rows * model_.row_operations(double(row.lane->state->length()) - row.rows / 2.0);
   }
-  round_ms_ = ms;
-  if (fill >= 16) row_ms_ = row_ms_ > 0 ? (1 - kNewestPrice) * row_ms_ + kNewestPrice * ms / double(rows) : ms / double(rows);
+  if (fill == 0) decode_ms_ = average(decode_ms_, ms);
+  else if (fill >= kLeastChunk || operation_ms_ <= 0)
+    operation_ms_ = average(operation_ms_, std::max(rows > fill ? ms - decode_ms_ : ms, ms / 2) / operations);
   stats_.rounds++;
   if (round_.size() > 1) stats_.shared_rounds++;
   stats_.rows += rows;

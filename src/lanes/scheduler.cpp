@@ -8,7 +8,6 @@ namespace {
 constexpr std::int64_t kReplyStep = 256;        // tokens of pages a reply takes at its start
 constexpr std::int64_t kResumeSpacing = 2048;   // kept states in long prompts, in tokens (docs/prompt_cache.md)
 constexpr std::int64_t kShortestShared = 32;    // a prefix worth waiting for
-constexpr double kChunkMsAlone = 1000, kChunkMsShared = 250;
 
 void add_point(std::vector<std::int64_t>& points, std::int64_t p) {
   const auto at = std::lower_bound(points.begin(), points.end(), p);
@@ -232,13 +231,6 @@ void Scheduler::keep_state(Lane& lane) {
   if (!kept) return;
   if (for_choices) lane.group->prompt = kept;
   cache_.insert(lane.request().cache_salt, tokens, kept);
-}
-
-int Scheduler::chunk_rows(bool others_decode) const {
-  const int most = store_.backend.max_rows() - options_.parallel;
-  if (row_ms_ <= 0) return std::min(most, 64);
-  const double rows = (others_decode ? kChunkMsShared : kChunkMsAlone) / row_ms_;
-  return std::clamp(int(rows) / 16 * 16, std::min(16, most), most);
 }
 
 void Scheduler::remove_ended() {

@@ -70,7 +70,7 @@ class Scheduler {
   Lane* newest_running(const Lane* but);
   std::shared_ptr<const state::Snapshot> save(Lane& lane);
   void keep_state(Lane& lane);
-  int chunk_rows(bool others_decode) const;
+  int rows_within(double milliseconds, std::int64_t position) const;
   void remove_ended();
 
   models::Model& model_;
@@ -84,7 +84,7 @@ class Scheduler {
   std::vector<std::unique_ptr<sampling::Sampler>> samplers_;  // one a thread
   std::vector<std::unique_ptr<Lane>> ended_;                   // of this round; freed at its end
   std::uint64_t order_ = 0;
-  double row_ms_ = 0, round_ms_ = 0;  // measured price of one filled row; last round
+  double operation_ms_ = 0, decode_ms_ = 0;  // measured: an operation of filled rows, 0 before the first; a round that only decodes
   SchedulerStats stats_;
 };
 

@@ -63,6 +63,16 @@ Status Model::load_weights(const Family& family, memory::Ledger& ledger, const P
   return {};
 }
 
+double Model::row_operations(double keys) const {
+  const kernels::ModelShape& s = shape_;
+  const double hidden = double(s.hidden), mlp = 3 * hidden * double(s.intermediate);
+  const double heads = double(s.heads * s.head_dim), kv = double(s.kv_heads * s.head_dim);
+  const double attention = hidden * (heads * (s.output_gate ? 3 : 2) + 2 * kv) + 2 * heads * keys;  // q, gate, o, k, v; scores and values
+  const double values = double(s.value_heads * s.value_dim);
+  const double delta_net = hidden * (double(s.conv_channels()) + 2 * values + 2 * double(s.value_heads)) + 3 * double(s.key_dim) * values;
+  return 2 * (double(s.attention_layers) * (attention + mlp) + double(s.delta_net_layers) * (delta_net + mlp));
+}
+
 void Model::forward(std::span<Segment> segments) {
   segment_views_.clear();
   token_ids_.clear();

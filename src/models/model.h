@@ -55,6 +55,9 @@ class Model {
   const checkpoint::Weights& weights() const { return *weights_; }
   std::size_t weight_bytes() const { return weight_bytes_; }  // held: packed or copied
   std::size_t step_bytes() const { return step_bytes_; }      // weight bytes one decode step reads
+  /// Multiplications and additions of one row that attends to `keys` positions, without the head: matmuls, scores and values of attention,
+  /// three products with a DeltaNet state.
+  double row_operations(double keys) const;
 
   /// Runs the rows of all segments; states advance. Rows in all at most max_rows, wanted logits at most max_logit_rows.
   void forward(std::span<Segment> segments);
