@@ -8,7 +8,6 @@ needs --parallel of --streams at least, and no other clients.
 """
 
 import argparse
-import http.client
 import json
 import pathlib
 import random
@@ -16,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "exactness"))
 from client import Client, together  # noqa: E402
@@ -24,18 +22,14 @@ from client import Client, together  # noqa: E402
 PROMPT = 16  # tokens of the streams that are timed
 
 
-def stream_times(url, prompt, tokens, salt):
+def stream_times(client, prompt, tokens, salt):
     """Seconds from the request to each token of a streamed reply."""
-    parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=600)
-    body = {"prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "stream": True, "return_token_ids": True, "cache_salt": salt}
     begin, times = time.perf_counter(), []
-    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
-    for line in connection.getresponse():
-        if line.startswith(b"data: {"):
-            for choice in json.loads(line[6:])["choices"]:
-                times += [time.perf_counter() - begin] * len(choice.get("token_ids") or [])
-    connection.close()
+
+    def seen(reply):
+        times.extend([time.perf_counter() - begin] * (len(reply.ids) - len(times)))
+
+    client.complete(prompt, tokens, stream=True, cache_salt=salt, leave_when=seen)
     return times
 
 
@@ -64,12 +58,11 @@ class Machine:
         def run(*arguments):
             return json.loads(subprocess.run([program, *arguments, "--json"], check=True, capture_output=True, text=True).stdout)
 
-        prompt, tokens = 64, 32
-        bench, memory = run("bench", folder, "--prompt", str(prompt), "--tokens", str(tokens)), run("info", folder)["memory"]
+        bench, memory = run("bench", folder, "--prompt", "64", "--tokens", "32"), run("info", folder)["memory"]
         self.read, self.multiply_adds = bench["read_gb_per_second"] * 1e9, bench["gflop_per_second"] * 1e9
         self.unpack = bench.get("unpack_bound_tokens_per_second")
         self.state, self.token = memory["state_bytes"] * (1 + 2 / 16), memory["token_bytes"]  # a fold every 16 tokens writes and reads it
-        self.weights = bench["bytes_per_token"] - self.state - self.token * (prompt + tokens / 2)
+        self.weights = bench["weight_bytes_per_token"]
         self.config = json.loads((pathlib.Path(folder) / "config.json").read_text())
 
     def report(self, rows, length, reached):
@@ -86,9 +79,9 @@ class Machine:
               f"bound {bound:.1f} tokens/s ({'bytes' if bytes_ms > fastest[name] else name}), reached {100 * reached / bound:.0f} percent")
 
 
-def decode(args, prompt, salt, machine):
+def decode(args, client, prompt, salt, machine):
     def rate(streams):
-        job = lambda i: stream_times(args.url, prompt(PROMPT), args.tokens, f"{salt}-{streams}-{i}")  # noqa: E731
+        job = lambda i: stream_times(client, prompt(PROMPT), args.tokens, f"{salt}-{streams}-{i}")  # noqa: E731
         times = together([(0, lambda i=i: job(i)) for i in range(streams)])
         first, last = max(t[0] for t in times), min(t[-1] for t in times)  # while all of them decode
         return sum(sum(first < x <= last for x in t) for t in times) / (last - first)
@@ -103,12 +96,12 @@ def decode(args, prompt, salt, machine):
 def gap(args, client, prompt, salt):
     running = []
     tokens = 400
-    thread = threading.Thread(target=lambda: running.extend(stream_times(args.url, prompt(PROMPT), tokens, salt + "-running")))
+    thread = threading.Thread(target=lambda: running.extend(stream_times(client, prompt(PROMPT), tokens, salt + "-running")))
     begun = time.perf_counter()
     thread.start()
     time.sleep(1)
     before, begin = client.metrics(), time.perf_counter()
-    stream_times(args.url, prompt(args.long), 1, salt + "-long")
+    stream_times(client, prompt(args.long), 1, salt + "-long")
     end, after = time.perf_counter(), client.metrics()
     thread.join()
     beside = [b - a for a, b in zip(running, running[1:]) if begin - begun < b and a < end - begun]
@@ -132,10 +125,10 @@ def main():
     prompt = lambda n: [pick.randrange(10, 7900) for _ in range(n)]  # noqa: E731
     salt = f"bench-{time.time()}"
     machine = Machine(args.lockstep, args.model) if args.lockstep and args.model else None
-    decode(args, prompt, salt, machine)
+    decode(args, client, prompt, salt, machine)
     gap(args, client, prompt, salt)
     long = prompt(args.long)
-    cold, hit = (stream_times(args.url, long, 1, salt + "-cold")[0] for _ in range(2))
+    cold, hit = (stream_times(client, long, 1, salt + "-cold")[0] for _ in range(2))
     print(f"prompt cache: first token of {args.long} tokens after {cold:.2f} s cold, {hit:.3f} s on a hit ({100 * hit / cold:.1f} percent)")
 
 

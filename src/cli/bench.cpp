@@ -23,6 +23,8 @@ namespace json = boost::json;
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr int kTurns = 5;  // of bounds, prompt and a share of the decode steps
+
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 /// Prompt ids of no meaning, the same in every run.
@@ -96,8 +98,6 @@ class Measurement {
   const Speeds& speeds() const { return speeds_; }
 
  private:
-  static constexpr int kTurns = 5;
-
   Status step(state::SequenceState& state, std::span<const std::int32_t> tokens, models::Segment::Logits logits) {
     LOCKSTEP_TRY(state.prepare(std::int64_t(tokens.size())));
     models::Segment segment{&state, tokens, int(tokens.size()), logits};
@@ -210,7 +210,7 @@ Status run_bench(const Options& options) {
                  fmt::format("--prompt {} and --tokens {} are above the context of {}", options.bench_prompt, options.bench_tokens,
                              model->shape().context),
                  "prompt"};
-  const TokenBytes bytes = token_bytes(*model, options.bench_prompt + options.bench_tokens / 2.0);
+  const TokenBytes bytes = token_bytes(*model, options.bench_prompt + options.bench_tokens / (2.0 * kTurns));  // half way through a turn
   Measurement measurement(*model, load.isa, load.threads, bytes.total());
   if (options.bounds_only) {
     const double read = measurement.read_rate_now(), bound = read / bytes.total();
@@ -235,6 +235,7 @@ Status run_bench(const Options& options) {
     return {};
   }
   json::object out{{"bytes_per_token", bytes.total()},
+                   {"weight_bytes_per_token", bytes.weights},
                    {"read_gb_per_second", bounds.read_bytes / 1e9},
                    {"bytes_bound_tokens_per_second", bounds.read_bytes / bytes.total()}};
   out["gflop_per_second"] = bounds.operations / 1e9;

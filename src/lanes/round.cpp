@@ -9,7 +9,6 @@
 namespace lockstep::lanes {
 namespace {
 
-constexpr std::int64_t kReplyStep = 256;  // tokens of pages a growing reply takes at once
 constexpr double kRoundMsAlone = 1000, kRoundMsShared = 250;  // what a round with a chunk should take: without and with lanes that decode
 constexpr int kLeastChunk = 16, kChunkStep = 8;               // rows
 constexpr double kNewestPrice = 0.3;                          // weight of the last measurement in a price

@@ -5,7 +5,6 @@
 namespace lockstep::lanes {
 namespace {
 
-constexpr std::int64_t kReplyStep = 256;        // tokens of pages a reply takes at its start
 constexpr std::int64_t kResumeSpacing = 2048;   // kept states in long prompts, in tokens (docs/prompt_cache.md)
 constexpr std::int64_t kShortestShared = 32;    // a prefix worth waiting for
 

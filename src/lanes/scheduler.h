@@ -41,6 +41,8 @@ class Scheduler {
   SchedulerStats stats() const;
 
  private:
+  static constexpr std::int64_t kReplyStep = 256;  // tokens of pages a reply takes at its start, and again as it grows
+
   using Lanes = std::list<std::unique_ptr<Lane>>;  // in arrival order
   struct Row {  // a lane's part in this round
     Lane* lane;
@@ -50,6 +52,7 @@ class Scheduler {
 
   // round.cpp, in this order
   void plan();
+  int rows_within(double milliseconds, std::int64_t position) const;
   void forward();
   void draw();
   void accept();
@@ -70,7 +73,6 @@ class Scheduler {
   Lane* newest_running(const Lane* but);
   std::shared_ptr<const state::Snapshot> save(Lane& lane);
   void keep_state(Lane& lane);
-  int rows_within(double milliseconds, std::int64_t position) const;
   void remove_ended();
 
   models::Model& model_;

@@ -48,7 +48,7 @@ void PromptCache::find_on_disk(std::string_view salt, std::span<const std::int32
 
 bool PromptCache::make_room(std::size_t needed_bytes) {
   const memory::LedgerView ledger = disk_->ledger().view();
-  if (needed_bytes > ledger.budget_bytes - ledger.held_bytes + bytes()) return false;  // no use in evicting all
+  if (needed_bytes > ledger.budget_bytes - ledger.held_bytes + evictable_bytes()) return false;  // no use in evicting all
   while (!disk_->ledger().fits(needed_bytes))
     if (!evict_one()) return false;
   return true;
