@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 struct Group {
   Request request;
   EventSink sink;
-  std::uint64_t handle = 0, order = 0;  // order: arrival
+  std::uint64_t handle = 0, order = 0;  // order: arrival, background after all normal ones
   std::shared_ptr<const state::Snapshot> prompt;  // state one row before the prompt's end, held until the last choice has started
   int to_start = 0;                     // choices that have not started
 };

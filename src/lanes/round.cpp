@@ -36,13 +36,13 @@ void Scheduler::plan() {
     decoding++;
   }
   std::int64_t room = store_.backend.max_rows() - options_.parallel;
-  double ms = decoding > 0 ? kRoundMsShared - decode_ms_ : kRoundMsAlone;
+  double ms = decoding > 0 ? std::max(kRoundMsShared - decode_ms_, decode_ms_ / 2) : kRoundMsAlone;  // no sliver beside a slow decode
   bool first = true;
   for (Lane* lane : lanes) {
     if (!lane->state || lane->pending() == 1) continue;
     const std::int64_t priced = rows_within(ms, lane->state->length());
     std::int64_t rows = std::min({lane->pending(), room, first ? std::max<std::int64_t>(priced, kLeastChunk) : priced});
-    if (rows == 0) break;
+    if (rows <= 0) break;
     if (!lane->resume_points.empty()) rows = std::min(rows, lane->resume_points.front() - lane->state->length());
     if (!lane->state->prepared(rows) && !reserve(*lane, rows, true)) {
       stop(*lane);
@@ -85,9 +85,13 @@ void Scheduler::observe(double ms) {
     fill += row.rows;
     operations += row.rows * model_.row_operations(double(row.lane->state->length()) - row.rows / 2.0);
   }
-  if (fill == 0) decode_ms_ = average(decode_ms_, ms);
-  else if (fill >= kLeastChunk || operation_ms_ <= 0)
-    operation_ms_ = average(operation_ms_, std::max(rows > fill ? ms - decode_ms_ : ms, ms / 2) / operations);
+  if (fill == 0) {
+    decode_ms_ = average(decode_ms_, ms);
+  } else {
+    if (rows > fill) decode_ms_ = std::min(decode_ms_, ms);  // as lanes end: there may be no round without a chunk for long
+    if (fill >= kLeastChunk || operation_ms_ <= 0)
+      operation_ms_ = average(operation_ms_, std::max(rows > fill ? ms - decode_ms_ : ms, ms / 16) / operations);
+  }
   stats_.rounds++;
   if (round_.size() > 1) stats_.shared_rounds++;
   stats_.rows += rows;

@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::int64_t kResumeSpacing = 2048;   // kept states in long prompts, in tokens (docs/prompt_cache.md)
 constexpr std::int64_t kShortestShared = 32;    // a prefix worth waiting for
+constexpr std::uint64_t kAfterAllNormal = std::uint64_t(1) << 62;
 
 void add_point(std::vector<std::int64_t>& points, std::int64_t p) {
   const auto at = std::lower_bound(points.begin(), points.end(), p);
@@ -28,13 +29,13 @@ void Scheduler::add(std::uint64_t handle, Request request, EventSink sink) {
   group->request = std::move(request);
   group->sink = std::move(sink);
   group->handle = handle;
-  group->order = ++order_;
+  group->order = ++order_ | (group->request.priority == Priority::kBackground ? kAfterAllNormal : 0);
   group->to_start = group->request.choices;
   stats_.requests++;
   for (int i = 0; i < group->request.choices; i++) {
     auto lane = std::make_unique<Lane>(group, i, text::ReplyText(options_.tokenizer, group->request.text));
     set_resume_points(*lane);
-    queue_.push_back(std::move(lane));
+    queue_.insert(place(queue_, *lane), std::move(lane));
   }
 }
 
@@ -59,14 +60,6 @@ bool Scheduler::cancel(std::uint64_t handle) {
   return found;
 }
 
-std::vector<std::uint64_t> Scheduler::live(const std::string& request_id) const {
-  std::vector<std::uint64_t> handles;
-  for (const Lanes* lanes : {&queue_, &running_})
-    for (const auto& lane : *lanes)
-      if (lane->request().id == request_id && (handles.empty() || handles.back() != lane->group->handle)) handles.push_back(lane->group->handle);
-  return handles;
-}
-
 void Scheduler::step() {
   admit();
   if (running_.empty()) return;
@@ -79,44 +72,46 @@ void Scheduler::step() {
   remove_ended();
 }
 
-// Cancelled lanes leave; then queued lanes start while there is a free lane: normal before background, each in arrival order. A normal
-// request takes the lane of the newest background one when none is free.
+Scheduler::Lanes::iterator Scheduler::place(Lanes& lanes, const Lane& lane) {
+  return std::find_if(lanes.begin(), lanes.end(), [&](const auto& other) { return other->group->order > lane.group->order; });
+}
+
+// Cancelled lanes leave; then queued lanes start in order while there is a free lane. A normal request takes the lane and the memory of
+// background ones, the newest first.
 void Scheduler::admit() {
   for (Lanes* lanes : {&running_, &queue_})
     for (auto& lane : *lanes)
       if (lane->cancelled) leave(*lane);
   remove_ended();
-  for (Priority priority : {Priority::kNormal, Priority::kBackground}) {
-    bool blocked = false;
-    for (auto it = queue_.begin(); it != queue_.end() && !blocked;) {
-      auto here = it++;
-      Lane& lane = **here;
-      if (lane.request().priority != priority) continue;
-      if (int(running_.size()) >= options_.parallel) {
-        Lane* background = nullptr;
-        if (priority == Priority::kNormal)
-          for (auto& other : running_)
-            if (other->request().priority == Priority::kBackground) background = other.get();
-        if (!background) return;
-        stop(*background);
-        // The stopped lane is at the queue's end or before `here`; both iterators stay valid in a list.
-      }
-      const std::int64_t cached = cache_.longest(lane.request().cache_salt, lane.tokens, std::int64_t(lane.tokens.size()) - 1);
-      if (waits(lane, cached)) continue;
-      if (!start(lane, cached)) {
-        blocked = true;  // no memory: those behind do not overtake
-        continue;
-      }
-      const auto at = std::find_if(running_.begin(), running_.end(), [&](const auto& other) { return other->group->order > lane.group->order; });
-      running_.splice(at, queue_, here);
+  for (auto it = queue_.begin(); it != queue_.end();) {
+    const auto here = it++;  // a lane that is stopped goes into the queue; iterators of a list stay valid
+    Lane& lane = **here;
+    const bool full = int(running_.size()) >= options_.parallel;
+    if (full && !background_beside(lane)) return;
+    const std::int64_t cached = cache_.longest(lane.request().cache_salt, lane.tokens, std::int64_t(lane.tokens.size()) - 1);
+    if (waits(lane, cached)) continue;
+    if (full) stop(*background_beside(lane));
+    bool started = start(lane, cached);
+    while (!started && background_beside(lane)) {
+      stop(*background_beside(lane));
+      started = start(lane, cached);
     }
-    if (blocked && running_.empty() && !queue_.empty() && !store_.ledger.fits(bytes_to_start(*queue_.front()))) {
+    if (started) {
+      running_.splice(place(running_, lane), queue_, here);
+    } else if (running_.empty() && !store_.ledger.fits(bytes_to_start(lane))) {
       // Alone, with nothing left to shed, and still no room: it never fits.
-      finish(*queue_.front(), FinishReason::kError, {}, {ErrorCode::kDoesNotFit, "the request does not fit the memory budget", "memory"});
+      finish(lane, FinishReason::kError, {}, {ErrorCode::kDoesNotFit, "the request does not fit the memory budget", "memory"});
       return remove_ended();
+    } else {
+      return;  // no memory: those behind do not overtake
     }
-    if (blocked) return;
   }
+}
+
+/// The newest running background lane if `lane` is a normal one, else nullptr.
+Lane* Scheduler::background_beside(const Lane& lane) {
+  const bool yields = !running_.empty() && running_.back()->request().priority == Priority::kBackground;
+  return yields && lane.request().priority == Priority::kNormal ? running_.back().get() : nullptr;
 }
 
 // True where a running lane will pass through a longer shared prefix than any kept state has: that point becomes a resume point of it.
@@ -149,20 +144,24 @@ bool Scheduler::start(Lane& lane, std::int64_t cached) {
     const std::size_t evictable = cache_.evictable_bytes();
     if (needed > evictable && !store_.ledger.fits(needed - evictable)) return false;
   }
+  // The state it resumes from is held until it is restored: what is evicted for the lane is another.
+  prompt_cache::PromptCache::Hit hit;
+  if (lane.group->prompt && lane.choice > 0) hit = {lane.group->prompt, lane.group->prompt->length};
+  else hit = cache_.find(lane.request().cache_salt, lane.tokens, std::int64_t(lane.tokens.size()) - 1, whole);
   auto created = state::SequenceState::create(store_);
-  while (!created.ok() && cache_.evict_one()) created = state::SequenceState::create(store_);
-  if (!created.ok()) return false;
-  lane.state = std::move(created).value();
-  std::int64_t resumed = 0;
-  if (lane.group->prompt && lane.choice > 0) {
-    lane.state->restore(*lane.group->prompt, lane.group->prompt->length);
-    resumed = lane.group->prompt->length;
-  } else if (const auto hit = cache_.find(lane.request().cache_salt, lane.tokens, std::int64_t(lane.tokens.size()) - 1,
-                                          bytes_to_start(lane) - store_.backend.layout().recurrent_bytes);
-             hit.length > 0) {
-    lane.state->restore(*hit.state, hit.length);
-    resumed = hit.length;
+  while (!created.ok()) {
+    if (!cache_.evict_one() && !(running_.empty() && drop_prompt(0))) {
+      if (!hit.state) return false;
+      hit = {};
+    }
+    created = state::SequenceState::create(store_);
   }
+  lane.state = std::move(created).value();
+  const std::int64_t resumed = hit.length;
+  if (resumed > 0) lane.state->restore(*hit.state, resumed);
+  const bool is_prompt = resumed > 0 && resumed == lane.prompt_length() - 1 && hit.state->length == resumed;
+  if (is_prompt && lane.group->to_start > 1) lane.group->prompt = hit.state;
+  hit = {};
   const std::int64_t left = lane.request().max_tokens - lane.reply_length();
   if (!reserve(lane, std::min(lane.pending() + kReplyStep, lane.pending() + left), false)) {
     lane.state.reset();
@@ -182,22 +181,31 @@ bool Scheduler::start(Lane& lane, std::int64_t cached) {
   return true;
 }
 
-// A lane that leaves before its time. If another waits for its prefix, what it has is kept for it.
+// A lane that leaves before its time. Where others wait, perhaps for its prefix, what it has is kept for them.
 void Scheduler::leave(Lane& lane) {
   if (lane.state && lane.state->length() > 0 && lane.state->length() < lane.prompt_length() && !queue_.empty()) keep_state(lane);
   stats_.cancelled++;
   finish(lane, FinishReason::kCancelled, {}, {ErrorCode::kCancelled, "the request was cancelled", ""});
 }
 
-// Pages for `rows` more rows: kept states go first, then (may_stop_others) the newest running lanes.
+// Pages for `rows` more rows: kept states go first, then (may_stop_others) the newest running lanes, then prompts held for newer choices.
 bool Scheduler::reserve(Lane& lane, std::int64_t rows, bool may_stop_others) {
   for (;;) {
     if (lane.state->prepare(rows).ok()) return true;
     if (cache_.evict_one()) continue;
-    Lane* newest = may_stop_others ? newest_running(&lane) : nullptr;
-    if (!newest) return false;
-    stop(*newest);
+    if (Lane* newest = may_stop_others ? newest_running(&lane) : nullptr) stop(*newest);
+    else if (!(may_stop_others ? drop_prompt(lane.group->order) : running_.empty() && drop_prompt(0))) return false;
   }
+}
+
+// Lets go of the prompt that is held for the newest waiting choices, if they are not before `order`: the next of them computes it again.
+bool Scheduler::drop_prompt(std::uint64_t order) {
+  for (auto it = queue_.rbegin(); it != queue_.rend(); ++it) {
+    if (!*it || !(*it)->group->prompt || (*it)->group->order < order) continue;
+    (*it)->group->prompt.reset();
+    return true;
+  }
+  return false;
 }
 
 Lane* Scheduler::newest_running(const Lane* but) {
@@ -212,8 +220,7 @@ void Scheduler::stop(Lane& lane) {
   stats_.stopped++;
   std::erase_if(round_, [&](const Row& row) { return row.lane == &lane; });
   const auto it = std::find_if(running_.begin(), running_.end(), [&](const auto& other) { return other.get() == &lane; });
-  const auto at = std::find_if(queue_.begin(), queue_.end(), [&](const auto& other) { return other->group->order > lane.group->order; });
-  queue_.splice(at, running_, it);
+  queue_.splice(place(queue_, lane), running_, it);
 }
 
 std::shared_ptr<const state::Snapshot> Scheduler::save(Lane& lane) {

@@ -32,8 +32,6 @@ class Scheduler {
   void add(std::uint64_t handle, Request request, EventSink sink);
   /// Ends a request's live choices; their sinks get kCancelled. False if the handle is not live.
   bool cancel(std::uint64_t handle);
-  /// Handles of live requests with this id.
-  std::vector<std::uint64_t> live(const std::string& request_id) const;
 
   bool idle() const { return queue_.empty() && running_.empty(); }
   /// One round; needs !idle().
@@ -43,7 +41,7 @@ class Scheduler {
  private:
   static constexpr std::int64_t kReplyStep = 256;  // tokens of pages a reply takes at its start, and again as it grows
 
-  using Lanes = std::list<std::unique_ptr<Lane>>;  // in arrival order
+  using Lanes = std::list<std::unique_ptr<Lane>>;  // by Group::order
   struct Row {  // a lane's part in this round
     Lane* lane;
     int rows;
@@ -66,9 +64,12 @@ class Scheduler {
   void admit();
   bool start(Lane& lane, std::int64_t cached);
   std::size_t bytes_to_start(const Lane& lane) const;
+  static Lanes::iterator place(Lanes& lanes, const Lane& lane);
+  Lane* background_beside(const Lane& lane);
   bool waits(const Lane& lane, std::int64_t cached);
   void leave(Lane& lane);
   bool reserve(Lane& lane, std::int64_t rows, bool may_stop_others);
+  bool drop_prompt(std::uint64_t order);
   void stop(Lane& lane);
   Lane* newest_running(const Lane* but);
   std::shared_ptr<const state::Snapshot> save(Lane& lane);

@@ -76,14 +76,14 @@ void PromptCache::insert(std::string_view salt, std::span<const std::int32_t> to
 }
 
 void PromptCache::keep(Key key, std::shared_ptr<const state::Snapshot> state) {
+  if (state->recurrent_bytes + state->pages.size() * page_bytes_ > limit_bytes_) {
+    stats_.refused++;
+    return;
+  }
   hold(*state);
   entries_.push_front({std::move(key), std::move(state)});
   stats_.inserted++;
-  while (bytes() > limit_bytes_ && entries_.size() > 1) drop_oldest();
-  if (bytes() > limit_bytes_) {
-    stats_.refused++;
-    drop_oldest();
-  }
+  while (bytes() > limit_bytes_) drop_oldest();
 }
 
 bool PromptCache::evict_one() {

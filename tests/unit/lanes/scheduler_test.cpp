@@ -15,7 +15,7 @@ namespace {
 
 struct Reply {
   std::vector<std::int32_t> ids;
-  int finishes = 0;
+  int finishes = 0, errors = 0, first_round = 0, end_round = 0;
   lanes::FinishReason reason = lanes::FinishReason::kError;
   lanes::Usage usage;
 };
@@ -52,10 +52,13 @@ class Bench {
       for (int round = 0; next < requests.size() || !scheduler.idle(); round++) {
         while (next < requests.size() && int(next) * stagger <= round) {
           Reply& reply = out.replies[int(next)];
-          scheduler.add(next + 1, requests[next], [&reply](lanes::Event&& event) {
+          scheduler.add(next + 1, requests[next], [&reply, &round](lanes::Event&& event) {
+            if (reply.ids.empty()) reply.first_round = round;
             reply.ids.insert(reply.ids.end(), event.token_ids.begin(), event.token_ids.end());
             if (!event.finish) return;
             reply.finishes++;
+            reply.errors += event.finish->reason == lanes::FinishReason::kError;
+            reply.end_round = round;
             reply.reason = event.finish->reason;
             reply.usage = event.finish->usage;
           });
@@ -104,6 +107,11 @@ class Lanes : public ::testing::TestWithParam<const char*> {
       EXPECT_EQ(outcome.replies.at(int(i)).finishes, 1);
     }
     EXPECT_EQ(outcome.end.held_bytes, 0u);
+  }
+  std::size_t page_bytes() const { return bench->model->backend().layout().page_bytes; }
+  /// Of a stream of so many tokens.
+  std::size_t full_bytes(std::int64_t tokens) const {
+    return bench->model->backend().layout().recurrent_bytes + std::size_t((tokens + 31) / 32) * page_bytes();
   }
   std::unique_ptr<Bench> bench;
   std::size_t stream_bytes = 0;
@@ -171,11 +179,67 @@ TEST_P(Lanes, ChoicesShareThePrompt) {
   requests[0].sampling.temperature = 1.0;
   requests[0].choices = 4;
   for (int parallel : {1, 2, 4}) {
-    std::map<int, std::vector<std::int32_t>> ids;
-    memory::Ledger ledger;
     const auto outcome = bench->run(requests, parallel, Bench::kPlenty, 0);
     EXPECT_LE(outcome.stats.rows, 60 + 4 * 8);  // the prompt once, then each choice's own rows
     EXPECT_EQ(outcome.replies.at(0).finishes, 4);
+  }
+}
+
+// The oldest stream grows into all of the budget while another's choices wait on their prompt's kept state: that state is let go, all finish.
+TEST_P(Lanes, PromptsHeldForChoicesMakeWayForTheOldest) {
+  auto requests = lane_requests(2, 100, 700, 6);
+  requests[1].prompt_ids.resize(60);
+  requests[1].max_tokens = 400;
+  requests[1].choices = 3;
+  const auto solo = bench->solo({requests[0]});
+  const auto outcome = bench->run(requests, 2, full_bytes(100 + 700) + 2 * full_bytes(0), 0);
+  EXPECT_EQ(outcome.replies.at(0).ids, solo[0]);
+  EXPECT_EQ(outcome.replies.at(0).errors, 0);
+  EXPECT_EQ(outcome.replies.at(1).finishes, 3);
+  EXPECT_EQ(outcome.replies.at(1).errors, 0);
+  EXPECT_EQ(outcome.end.held_bytes, 0u);
+}
+
+// A normal request takes memory that background choices and their prompt hold; they are computed again after it.
+TEST_P(Lanes, BackgroundChoicesMakeWayForANormalRequest) {
+  auto requests = lane_requests(2, 200, 20, 7);
+  requests[0].choices = 4;
+  requests[0].priority = lanes::Priority::kBackground;
+  requests[1].prompt_ids.resize(120);
+  requests[1].prompt_ids.front() ^= 1;
+  const auto solo = bench->solo({requests[1]});
+  const auto outcome = bench->run(requests, 2, full_bytes(220) + full_bytes(0) + page_bytes(), 0, 8);
+  EXPECT_EQ(outcome.replies.at(1).ids, solo[0]);
+  EXPECT_EQ(outcome.replies.at(0).finishes, 4);
+  EXPECT_EQ(outcome.replies.at(0).errors + outcome.replies.at(1).errors, 0);
+  EXPECT_LT(outcome.replies.at(1).end_round, outcome.replies.at(0).end_round);
+}
+
+// A background prompt that fills does not hold up a normal one.
+TEST_P(Lanes, ANormalPromptFillsBeforeABackgroundOne) {
+  auto requests = lane_requests(2, 900, 8, 8);
+  requests[0].priority = lanes::Priority::kBackground;
+  requests[1].prompt_ids.resize(50);
+  requests[1].max_tokens = 3;
+  const auto solo = bench->solo(requests);
+  const auto outcome = bench->run(requests, 2, Bench::kPlenty, 0, 1);
+  expect_solo(outcome, solo);
+  EXPECT_LT(outcome.replies.at(1).end_round, outcome.replies.at(0).first_round);
+}
+
+// What is evicted for a request is not the state it resumes from, though that was used longest ago. Budgets from where nothing is left for the
+// last request's recurrent block beside three kept prompts and a running stream to where there is room for all.
+TEST_P(Lanes, TheStateToRestoreIsNotEvicted) {
+  auto requests = lane_requests(5, 40, 1, 9);
+  const auto kept = bench->run({requests.begin(), requests.begin() + 3}, 1, Bench::kPlenty, Bench::kPlenty).stats.cache.bytes;
+  requests[3].max_tokens = 60;
+  requests[4] = requests[0];
+  const auto solo = bench->solo(requests);
+  const std::size_t taken = kept + full_bytes(49 + 60) + full_bytes(49);  // the running stream and its kept prompt
+  for (std::size_t spare = 0; spare <= full_bytes(64); spare += std::max(page_bytes(), full_bytes(0) / 8)) {
+    const auto outcome = bench->run(requests, 2, taken + spare, Bench::kPlenty, 10);
+    expect_solo(outcome, solo);
+    EXPECT_EQ(outcome.replies.at(4).usage.cached_tokens, 39) << spare;
   }
 }
 
