@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kConfigBytes = std::size_t(4) << 20;
 // Sane bounds: several times the largest model of these families, and small enough that no product of a few of them overflows 63 bits.
-constexpr std::int64_t kMaxLayers = 1024, kMaxHidden = 65536, kMaxIntermediate = 1 << 18, kMaxVocab = 1 << 24, kMaxHeads = 1024, kMaxHeadDim = 512,
+constexpr std::int64_t kMaxLayers = 1024, kMaxHidden = 65536, kMaxIntermediate = 1 << 18, kMaxVocab = (1 << 23) - 1, kMaxHeads = 1024, kMaxHeadDim = 512,
                        kMaxPositions = 1 << 24;
 // What the kernels do (kernels/cpu/attention.h, delta_net.h).
 constexpr std::int64_t kHeadDimStep = 16, kLinearDimStep = 32, kMaxLinearDim = 256, kConvTaps = 4;

@@ -37,7 +37,8 @@ constexpr CommandRow kCommands[] = {
 };
 
 using Target = std::variant<bool Options::*, int Options::*, std::int64_t Options::*, double Options::*, std::string Options::*,
-                            std::optional<double> Options::*, std::optional<int> Options::*, std::optional<std::uint64_t> Options::*>;
+                            std::optional<double> Options::*, std::optional<int> Options::*, std::optional<std::uint64_t> Options::*,
+                            std::optional<std::string> Options::*>;
 
 struct Flag {
   std::string_view name;

@@ -35,7 +35,8 @@ struct Options {
   std::string host = "127.0.0.1";
   int port = 8080;
   std::string name;
-  std::string api_key, api_key_file;
+  std::optional<std::string> api_key;
+  std::string api_key_file;
   std::string cors_origin;
   std::int64_t max_queue = 256;
   int http_threads = 2;

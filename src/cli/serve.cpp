@@ -14,7 +14,10 @@ namespace {
 
 /// The key of the flag, the file or the environment, in this order; empty: none.
 Result<std::string> api_key(const Options& options) {
-  if (!options.api_key.empty()) return options.api_key;
+  if (options.api_key) {
+    if (options.api_key->empty()) return Error{ErrorCode::kInvalidArgument, "--api-key is empty: leave it out to serve without a key", "--api-key"};
+    return *options.api_key;
+  }
   if (!options.api_key_file.empty()) {
     std::ifstream file(options.api_key_file);
     std::string key;

@@ -100,7 +100,7 @@ std::int32_t Sampler::draw(std::span<const float> logits, const SamplingParams& 
   const std::size_t top = first_largest(row.logits);
   const std::int32_t top_id = row.id(top);
   const float top_logit = row.logits[top];
-  if (!(params.temperature > 0) || params.top_k == 1) return top_id;
+  if (!(params.temperature > 0) || params.top_k == 1 || !(params.top_p > 0)) return top_id;
   if (!std::isfinite(double(top_logit) / params.temperature)) return top_id;
 
   // Both cuts keep a prefix of the order: everything down to one key.

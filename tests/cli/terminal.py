@@ -147,6 +147,7 @@ def refusals(tmp="build"):
     refused(1, "above the model's limit", "run", "", "Hello", "--context", "999999999")
     refused(1, "leaves no room", "run", "", "Hello " * 200, "--context", "64")
     refused(1, "--raw needs a PROMPT", "run", "--raw")
+    refused(1, "--api-key is empty", "serve", "--port", "0", "--api-key", "")
     os.makedirs(f"{tmp}/empty-model", exist_ok=True)
     refused(1, "config.json: No such file", "serve", f"{tmp}/empty-model")
     p = run("info", f"{tmp}/empty-model")

@@ -165,7 +165,7 @@ Connection::Task<bool> Connection::read_header(RequestParser& parser) {
       buffer_.erase(0, parser.feed(buffer_));
       if (parser.state() != RequestParser::State::kHeader) break;
     }
-    if (co_await receive() > 0) continue;
+    if (co_await receive() > 0 && !expired_) continue;
     if (expired_ && phase_ == Phase::kReading) {
       const Request none;
       co_await refuse(none, Failure::kReadTimeout, "the request's header did not arrive in time");

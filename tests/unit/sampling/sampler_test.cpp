@@ -102,6 +102,7 @@ TEST_F(Draws, GreedyTakesTheLowestIdOfTheLargestLogit) {
       EXPECT_EQ(sampler_.draw(logits, {t, 0, 1, 0, 1}, 5, {}), std::int32_t(first));
     EXPECT_EQ(sampler_.draw(logits, {1, 1, 1, 0, 1}, 5, {}), std::int32_t(first));
     EXPECT_EQ(sampler_.draw(logits, {1e-320, 0, 1, 0, 1}, 5, {}), std::int32_t(first));  // x overflows
+    for (double t : {1.0, 1e-30, 1e-40}) EXPECT_EQ(sampler_.draw(logits, {t, 0, 0, 0, 1}, 5, {}), std::int32_t(first));  // top_p 0
   }
 }
 
