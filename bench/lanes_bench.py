@@ -33,42 +33,22 @@ def stream_times(client, prompt, tokens, salt):
     return times
 
 
-def operations(config, length):
-    """Multiplications and additions of a decode row: matmuls, head, attention over `length` keys, three products with each state."""
-    c = config.get("text_config", config)
-    hidden, layers = c["hidden_size"], c["num_hidden_layers"]
-    kinds = c.get("layer_types") or ["full_attention"] * layers
-    head_dim = c.get("head_dim") or hidden // c["num_attention_heads"]
-    heads, kv = c["num_attention_heads"] * head_dim, c["num_key_value_heads"] * head_dim
-    gate = 1 if c["model_type"].startswith("qwen3_5") else 0
-    attention = hidden * (heads * (2 + gate) + 2 * kv) + 2 * heads * length
-    total = hidden * c["vocab_size"] + layers * 3 * hidden * c["intermediate_size"] + kinds.count("full_attention") * attention
-    if "linear_attention" in kinds:
-        values = c["linear_num_value_heads"] * c["linear_value_head_dim"]
-        keys = c["linear_num_key_heads"] * c["linear_key_head_dim"]
-        delta_net = hidden * (2 * keys + 3 * values + 2 * c["linear_num_value_heads"]) + 3 * c["linear_key_head_dim"] * values
-        total += kinds.count("linear_attention") * delta_net
-    return 2.0 * total
-
-
 class Machine:
-    """What `lockstep bench` and `lockstep info` measure and say of this checkpoint."""
+    """What `lockstep bench` measures and says of this checkpoint for decode rows at `length` tokens."""
 
-    def __init__(self, program, folder):
-        def run(*arguments):
-            return json.loads(subprocess.run([program, *arguments, "--json"], check=True, capture_output=True, text=True).stdout)
-
-        bench, memory = run("bench", folder, "--prompt", "64", "--tokens", "32"), run("info", folder)["memory"]
+    def __init__(self, program, folder, length):
+        steps = 10  # its middle step is one behind the prompt
+        command = [program, "bench", folder, "--prompt", str(length - 1), "--tokens", str(steps), "--json"]
+        bench = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         self.read, self.multiply_adds = bench["read_gb_per_second"] * 1e9, bench["gflop_per_second"] * 1e9
-        self.unpack = bench.get("unpack_bound_tokens_per_second")
-        self.state, self.token = memory["state_bytes"] * (1 + 2 / 16), memory["token_bytes"]  # a fold every 16 tokens writes and reads it
-        self.weights = bench["weight_bytes_per_token"]
-        self.config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+        self.unpack = bench["unpack_bound_tokens_per_second"]
+        self.weights, self.operations = bench["weight_bytes_per_token"], bench["operations_per_token"]
+        self.state = bench["bytes_per_token"] - self.weights  # recurrent state, K and V of one stream
 
-    def report(self, rows, length, reached):
-        moved = self.weights + rows * (self.state + self.token * length)
+    def report(self, rows, reached):
+        moved = self.weights + rows * self.state
         bytes_ms = 1000 * moved / self.read
-        gflop = rows * operations(self.config, length) / 1e9
+        gflop = rows * self.operations / 1e9
         fastest = {"multiply-adds": 1000 * gflop * 1e9 / self.multiply_adds}
         if self.unpack:
             fastest["unpack-and-dot"] = 1000 * rows / self.unpack
@@ -90,7 +70,7 @@ def decode(args, client, prompt, salt, machine):
     print(f"decode: one stream {one:.1f} tokens/s, {args.streams} streams {many:.1f} tokens/s together ({many / one:.2f} times)")
     if machine:
         for rows, reached in ((1, one), (args.streams, many)):
-            machine.report(rows, PROMPT + args.tokens / 2, reached)
+            machine.report(rows, reached)
 
 
 def gap(args, client, prompt, salt):
@@ -124,7 +104,7 @@ def main():
     client, pick = Client(args.url), random.Random(1)
     prompt = lambda n: [pick.randrange(10, 7900) for _ in range(n)]  # noqa: E731
     salt = f"bench-{time.time()}"
-    machine = Machine(args.lockstep, args.model) if args.lockstep and args.model else None
+    machine = Machine(args.lockstep, args.model, PROMPT + args.tokens // 2) if args.lockstep and args.model else None
     decode(args, client, prompt, salt, machine)
     gap(args, client, prompt, salt)
     long = prompt(args.long)

@@ -210,7 +210,8 @@ Status run_bench(const Options& options) {
                  fmt::format("--prompt {} and --tokens {} are above the context of {}", options.bench_prompt, options.bench_tokens,
                              model->shape().context),
                  "prompt"};
-  const TokenBytes bytes = token_bytes(*model, options.bench_prompt + options.bench_tokens / (2.0 * kTurns));  // half way through a turn
+  const double length = options.bench_prompt + options.bench_tokens / (2.0 * kTurns);  // of decode steps: half way through a turn
+  const TokenBytes bytes = token_bytes(*model, length);
   Measurement measurement(*model, load.isa, load.threads, bytes.total());
   if (options.bounds_only) {
     const double read = measurement.read_rate_now(), bound = read / bytes.total();
@@ -227,6 +228,7 @@ Status run_bench(const Options& options) {
   const Speeds speeds = measurement.speeds();
   if (!options.json) print_report(*model, bounds, speeds, bytes, options, flags);
   const double per_token = prefill_operations(*model, options.bench_prompt) + head_operations(*model) / options.bench_prompt;
+  const double decode_operations = model->row_operations(length) + head_operations(*model);
   model.reset();
   LOCKSTEP_ASSIGN(const double share, measure_server_share(options));
   if (!options.json) {
@@ -236,6 +238,7 @@ Status run_bench(const Options& options) {
   }
   json::object out{{"bytes_per_token", bytes.total()},
                    {"weight_bytes_per_token", bytes.weights},
+                   {"operations_per_token", decode_operations},
                    {"read_gb_per_second", bounds.read_bytes / 1e9},
                    {"bytes_bound_tokens_per_second", bounds.read_bytes / bytes.total()}};
   out["gflop_per_second"] = bounds.operations / 1e9;

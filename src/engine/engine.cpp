@@ -162,9 +162,7 @@ Result<std::unique_ptr<prompt_cache::DiskTier>> Engine::Impl::open_disk() {
 
 // Bytes one stream of this many tokens holds at its end.
 std::size_t Engine::Impl::request_bytes(std::int64_t tokens) const {
-  const kernels::StateLayout& layout = model->backend().layout();
-  const std::size_t pages = layout.page_tokens ? std::size_t((tokens + layout.page_tokens - 1) / layout.page_tokens) : 0;
-  return layout.recurrent_bytes + pages * layout.page_bytes;
+  return model->backend().layout().sequence_bytes(tokens);
 }
 
 Status Engine::Impl::check(const Request& request) const {

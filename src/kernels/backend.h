@@ -49,6 +49,10 @@ struct StateLayout {
   std::size_t recurrent_bytes = 0;    // live block: S, open rows, raw rows of all DeltaNet layers; 0 if there is none
   std::size_t snapshot_bytes(int open_rows) const { return snapshot_fixed_bytes + std::size_t(open_rows) * snapshot_row_bytes; }
   std::size_t snapshot_fixed_bytes = 0, snapshot_row_bytes = 0;  // kept block: S, raw rows and the standing open rows (at most 15)
+  /// Pages that hold positions [0, tokens), the last one perhaps in part.
+  std::int64_t pages(std::int64_t tokens) const { return page_tokens ? (tokens + page_tokens - 1) / page_tokens : 0; }
+  /// Bytes of a live sequence of so many tokens.
+  std::size_t sequence_bytes(std::int64_t tokens) const { return recurrent_bytes + std::size_t(pages(tokens)) * page_bytes; }
 };
 
 /// A sequence's state as kernels see it. `length` rows stand; S of the recurrent block is at `folded`, a multiple of 16.

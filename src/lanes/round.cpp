@@ -19,24 +19,22 @@ double average(double old, double newest) { return old > 0 ? (1 - kNewestPrice) 
 
 }  // namespace
 
-// Decoding lanes always take part; what is left of the round's time goes to filling lanes in arrival order, each cut at its next resume point.
+// Decoding lanes always take part; what is left of the round's time goes to filling lanes in their order, each cut at its next resume point.
 void Scheduler::plan() {
   round_.clear();
   std::vector<Lane*> lanes;
   for (auto& lane : running_) lanes.push_back(lane.get());
-  int decoding = 0;
   for (Lane* lane : lanes) {
     if (!lane->state || lane->pending() != 1) continue;
     const std::int64_t left = lane->request().max_tokens - lane->reply_length();
-    if (!lane->state->prepared(1) && !reserve(*lane, std::min(kReplyStep, left), true)) {
-      stop(*lane);  // the newest of all
+    if (!lane->state->prepared(1) && !reserve(*lane, std::min(kReplyStep, left))) {
+      stop(*lane);  // nothing newer is left to stop
       continue;
     }
     round_.push_back({lane, 1, true});
-    decoding++;
   }
   std::int64_t room = store_.backend.max_rows() - options_.parallel;
-  double ms = decoding > 0 ? std::max(kRoundMsShared - decode_ms_, decode_ms_ / 2) : kRoundMsAlone;  // no sliver beside a slow decode
+  double ms = round_.empty() ? kRoundMsAlone : std::max(kRoundMsShared - decode_ms_, decode_ms_ / 2);  // no sliver beside a slow decode
   bool first = true;
   for (Lane* lane : lanes) {
     if (!lane->state || lane->pending() == 1) continue;
@@ -44,7 +42,7 @@ void Scheduler::plan() {
     std::int64_t rows = std::min({lane->pending(), room, first ? std::max<std::int64_t>(priced, kLeastChunk) : priced});
     if (rows <= 0) break;
     if (!lane->resume_points.empty()) rows = std::min(rows, lane->resume_points.front() - lane->state->length());
-    if (!lane->state->prepared(rows) && !reserve(*lane, rows, true)) {
+    if (!lane->state->prepared(rows) && !reserve(*lane, rows)) {
       stop(*lane);
       continue;
     }
@@ -85,13 +83,14 @@ void Scheduler::observe(double ms) {
     fill += row.rows;
     operations += row.rows * model_.row_operations(double(row.lane->state->length()) - row.rows / 2.0);
   }
+  double fill_ms = ms;
   if (fill == 0) {
     decode_ms_ = average(decode_ms_, ms);
-  } else {
-    if (rows > fill) decode_ms_ = std::min(decode_ms_, ms);  // as lanes end: there may be no round without a chunk for long
-    if (fill >= kLeastChunk || operation_ms_ <= 0)
-      operation_ms_ = average(operation_ms_, std::max(rows > fill ? ms - decode_ms_ : ms, ms / 16) / operations);
+  } else if (rows > fill) {
+    decode_ms_ = std::min(decode_ms_, ms);  // lanes end, and for long there may be no round without a chunk
+    fill_ms = std::max(ms - decode_ms_, ms / 16);
   }
+  if (fill >= kLeastChunk || (fill > 0 && operation_ms_ <= 0)) operation_ms_ = average(operation_ms_, fill_ms / operations);
   stats_.rounds++;
   if (round_.size() > 1) stats_.shared_rounds++;
   stats_.rows += rows;

@@ -72,6 +72,7 @@ void Scheduler::step() {
   remove_ended();
 }
 
+// Where a lane belongs: behind those of its own order and before it.
 Scheduler::Lanes::iterator Scheduler::place(Lanes& lanes, const Lane& lane) {
   return std::find_if(lanes.begin(), lanes.end(), [&](const auto& other) { return other->group->order > lane.group->order; });
 }
@@ -91,20 +92,19 @@ void Scheduler::admit() {
     const std::int64_t cached = cache_.longest(lane.request().cache_salt, lane.tokens, std::int64_t(lane.tokens.size()) - 1);
     if (waits(lane, cached)) continue;
     if (full) stop(*background_beside(lane));
-    bool started = start(lane, cached);
-    while (!started && background_beside(lane)) {
-      stop(*background_beside(lane));
-      started = start(lane, cached);
-    }
-    if (started) {
-      running_.splice(place(running_, lane), queue_, here);
-    } else if (running_.empty() && !store_.ledger.fits(bytes_to_start(lane))) {
-      // Alone, with nothing left to shed, and still no room: it never fits.
-      finish(lane, FinishReason::kError, {}, {ErrorCode::kDoesNotFit, "the request does not fit the memory budget", "memory"});
-      return remove_ended();
-    } else {
+    while (!start(lane, cached)) {
+      if (Lane* background = background_beside(lane)) {
+        stop(*background);
+        continue;
+      }
+      if (running_.empty() && !store_.ledger.fits(bytes_to_start(lane))) {
+        // Alone, with nothing left to shed, and still no room: it never fits.
+        finish(lane, FinishReason::kError, {}, {ErrorCode::kDoesNotFit, "the request does not fit the memory budget", "memory"});
+        remove_ended();
+      }
       return;  // no memory: those behind do not overtake
     }
+    running_.splice(place(running_, lane), queue_, here);
   }
 }
 
@@ -129,10 +129,8 @@ bool Scheduler::waits(const Lane& lane, std::int64_t cached) {
 }
 
 std::size_t Scheduler::bytes_to_start(const Lane& lane) const {
-  const kernels::StateLayout& layout = store_.backend.layout();
-  const std::int64_t rows = std::int64_t(lane.tokens.size()) + std::min(kReplyStep, lane.request().max_tokens - lane.reply_length());
-  const std::int64_t pages = layout.page_tokens ? (rows + layout.page_tokens - 1) / layout.page_tokens : 0;
-  return layout.recurrent_bytes + std::size_t(pages) * layout.page_bytes;
+  const std::int64_t reply = std::min(kReplyStep, lane.request().max_tokens - lane.reply_length());
+  return store_.backend.layout().sequence_bytes(std::int64_t(lane.tokens.size()) + reply);
 }
 
 bool Scheduler::start(Lane& lane, std::int64_t cached) {
@@ -150,7 +148,7 @@ bool Scheduler::start(Lane& lane, std::int64_t cached) {
   else hit = cache_.find(lane.request().cache_salt, lane.tokens, std::int64_t(lane.tokens.size()) - 1, whole);
   auto created = state::SequenceState::create(store_);
   while (!created.ok()) {
-    if (!cache_.evict_one() && !(running_.empty() && drop_prompt(0))) {
+    if (!shed_to_start()) {
       if (!hit.state) return false;
       hit = {};
     }
@@ -163,10 +161,11 @@ bool Scheduler::start(Lane& lane, std::int64_t cached) {
   if (is_prompt && lane.group->to_start > 1) lane.group->prompt = hit.state;
   hit = {};
   const std::int64_t left = lane.request().max_tokens - lane.reply_length();
-  if (!reserve(lane, std::min(lane.pending() + kReplyStep, lane.pending() + left), false)) {
-    lane.state.reset();
-    return false;
-  }
+  while (!lane.state->prepare(lane.pending() + std::min(kReplyStep, left)).ok())
+    if (!shed_to_start()) {
+      lane.state.reset();
+      return false;
+    }
   std::erase_if(lane.resume_points, [&](std::int64_t p) { return p <= resumed; });
   if (!lane.started) {
     lane.started = true;
@@ -188,14 +187,17 @@ void Scheduler::leave(Lane& lane) {
   finish(lane, FinishReason::kCancelled, {}, {ErrorCode::kCancelled, "the request was cancelled", ""});
 }
 
-// Pages for `rows` more rows: kept states go first, then (may_stop_others) the newest running lanes, then prompts held for newer choices.
-bool Scheduler::reserve(Lane& lane, std::int64_t rows, bool may_stop_others) {
-  for (;;) {
-    if (lane.state->prepare(rows).ok()) return true;
+// Frees something for a lane that starts: a kept state, then, where nothing runs, a prompt that is held for choices.
+bool Scheduler::shed_to_start() { return cache_.evict_one() || (running_.empty() && drop_prompt(0)); }
+
+// Pages for `rows` more rows of a running lane: kept states go first, then the newest running lanes, then prompts held for choices as new.
+bool Scheduler::reserve(Lane& lane, std::int64_t rows) {
+  while (!lane.state->prepare(rows).ok()) {
     if (cache_.evict_one()) continue;
-    if (Lane* newest = may_stop_others ? newest_running(&lane) : nullptr) stop(*newest);
-    else if (!(may_stop_others ? drop_prompt(lane.group->order) : running_.empty() && drop_prompt(0))) return false;
+    if (Lane* newest = newest_running(&lane)) stop(*newest);
+    else if (!drop_prompt(lane.group->order)) return false;
   }
+  return true;
 }
 
 // Lets go of the prompt that is held for the newest waiting choices, if they are not before `order`: the next of them computes it again.

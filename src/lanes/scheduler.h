@@ -1,5 +1,5 @@
-// Who runs: admission in arrival order, one forward a round over all running lanes, stopping and recomputing under a budget. Engine
-// thread only. What load changes here is speed, never bits.
+// Who runs: admission in arrival order, background after all normal, one forward a round over all running lanes, stopping and recomputing
+// under a budget. Engine thread only. What load changes here is speed, never bits.
 #pragma once
 #include <cstdint>
 #include <list>
@@ -68,7 +68,8 @@ class Scheduler {
   Lane* background_beside(const Lane& lane);
   bool waits(const Lane& lane, std::int64_t cached);
   void leave(Lane& lane);
-  bool reserve(Lane& lane, std::int64_t rows, bool may_stop_others);
+  bool shed_to_start();
+  bool reserve(Lane& lane, std::int64_t rows);
   bool drop_prompt(std::uint64_t order);
   void stop(Lane& lane);
   Lane* newest_running(const Lane* but);

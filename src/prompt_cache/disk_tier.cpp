@@ -133,8 +133,7 @@ std::size_t DiskTier::shared_bytes(const Point& point) const { return std::size_
 
 std::size_t DiskTier::load_bytes(const Point& point, const Hit& memory) const {
   const kernels::StateLayout& layout = store_.backend.layout();
-  const std::int64_t pages = layout.page_tokens ? (point.length + layout.page_tokens - 1) / layout.page_tokens : 0;
-  return recurrent_bytes(layout, point.length) + std::size_t(pages - full_pages(memory.length)) * layout.page_bytes;
+  return recurrent_bytes(layout, point.length) + std::size_t(layout.pages(point.length) - full_pages(memory.length)) * layout.page_bytes;
 }
 
 Result<std::shared_ptr<const state::Snapshot>> DiskTier::load(const Point& point, const Hit& memory) {
@@ -161,7 +160,7 @@ Result<std::shared_ptr<const state::Snapshot>> DiskTier::read(const Point& point
   kept->recurrent_bytes = recurrent_bytes(layout, point.length);
   LOCKSTEP_ASSIGN(kept->reservation, store_.ledger.reserve(memory::Tag::kSnapshots, kept->recurrent_bytes));
   if (kept->recurrent_bytes) kept->recurrent = std::make_unique_for_overwrite<std::byte[]>(kept->recurrent_bytes);
-  const std::int64_t pages = layout.page_tokens ? (point.length + layout.page_tokens - 1) / layout.page_tokens : 0;
+  const std::int64_t pages = layout.pages(point.length);
   std::span<std::byte> tail;
   for (std::int64_t j = 0; j < pages; j++) {
     if (j < full_pages(memory.length)) {

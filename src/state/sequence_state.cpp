@@ -100,17 +100,13 @@ Result<std::shared_ptr<const Snapshot>> SequenceState::save() {
     kept->recurrent = std::make_unique_for_overwrite<std::byte[]>(kept->recurrent_bytes);
     store_.backend.save(view(), kept->recurrent.get());
   }
-  if (layout.page_tokens) {
-    const std::size_t pages = std::size_t((length_ + layout.page_tokens - 1) / layout.page_tokens);
-    kept->pages.assign(pages_.begin(), pages_.begin() + std::ptrdiff_t(pages));
-  }
+  kept->pages.assign(pages_.begin(), pages_.begin() + layout.pages(length_));
   return std::shared_ptr<const Snapshot>(std::move(kept));
 }
 
 void SequenceState::restore(const Snapshot& kept, std::int64_t length) {
   LOCKSTEP_CHECK(length == kept.length || (length < kept.length && !recurrent_));
-  const int page_tokens = store_.backend.layout().page_tokens;
-  pages_.assign(kept.pages.begin(), kept.pages.begin() + (page_tokens ? (length + page_tokens - 1) / page_tokens : 0));
+  pages_.assign(kept.pages.begin(), kept.pages.begin() + store_.backend.layout().pages(length));
   page_table_.clear();
   for (const PageRef& page : pages_) page_table_.push_back(page->data());
   length_ = length;

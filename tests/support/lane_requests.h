@@ -1,4 +1,4 @@
-// What tests that run a scheduler on a real model share: a small model's options, requests, and the bytes of one of their streams.
+// What tests that run a scheduler on a real model share: a small model's options and requests.
 #pragma once
 #include <random>
 #include <string>
@@ -19,10 +19,6 @@ inline models::LoadOptions lane_options() {
   return options;
 }
 
-/// Of a stream of up to 140 tokens.
-inline std::size_t lane_bytes(const kernels::StateLayout& layout) {
-  return layout.recurrent_bytes + std::size_t((100 + 40 + 31) / 32) * layout.page_bytes;
-}
 
 /// n requests, greedy and drawn in turn; prompt i has prompt + 3 i tokens, the first `shared` of them those of prompt 0.
 inline std::vector<lanes::Request> lane_requests(int n, int prompt, int reply, unsigned seed, int shared = 0) {

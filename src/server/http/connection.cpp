@@ -165,7 +165,7 @@ Connection::Task<bool> Connection::read_header(RequestParser& parser) {
       buffer_.erase(0, parser.feed(buffer_));
       if (parser.state() != RequestParser::State::kHeader) break;
     }
-    if (co_await receive() > 0 && !expired_) continue;
+    if (co_await receive() > 0) continue;
     if (expired_ && phase_ == Phase::kReading) {
       const Request none;
       co_await refuse(none, Failure::kReadTimeout, "the request's header did not arrive in time");
@@ -283,7 +283,7 @@ Connection::Task<std::size_t> Connection::receive() {
   buffer_.resize(old + kReadBytes);
   const auto [ec, n] = co_await socket_.async_read_some(asio::buffer(buffer_.data() + old, kReadBytes), kTuple);
   buffer_.resize(old + n);
-  co_return n;
+  co_return expired_ ? 0 : n;  // a read that was complete when the deadline passed is not cancelled by it
 }
 
 Connection::Task<bool> Connection::write(std::string_view bytes) {

@@ -162,6 +162,11 @@ void expect_refused(const Refusal& r) {
 
 constexpr ErrorCode kBad = ErrorCode::kCorruptFile, kNo = ErrorCode::kUnsupported;
 
+TEST(Config, VocabulariesAreBelowTheBoundOfTheIntegerMasses) {  // sampling/masses.h adds less than 2^23 of them
+  EXPECT_TRUE(parse_config(edited(kHybrid, "text_config.vocab_size", "8388607")).ok());
+  expect_refused({kHybrid, "text_config.vocab_size", "8388608", kBad, "", "it must be a whole number from 1 to 8388607"});
+}
+
 TEST(Config, RefusesAbsurdNumbers) {
   for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
                           "max_position_embeddings", "linear_conv_kernel_dim", "linear_key_head_dim", "linear_num_key_heads", "linear_num_value_heads",

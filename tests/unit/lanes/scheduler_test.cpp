@@ -99,7 +99,7 @@ class Lanes : public ::testing::TestWithParam<const char*> {
     const auto folder = checkpoint(GetParam());
     LOCKSTEP_NEED_FIXTURE(folder);
     bench = std::make_unique<Bench>(folder);
-    stream_bytes = lane_bytes(bench->model->backend().layout());
+    stream_bytes = full_bytes(140);
   }
   void expect_solo(const Bench::Outcome& outcome, const std::vector<std::vector<std::int32_t>>& solo) {
     for (std::size_t i = 0; i < solo.size(); i++) {
@@ -110,9 +110,7 @@ class Lanes : public ::testing::TestWithParam<const char*> {
   }
   std::size_t page_bytes() const { return bench->model->backend().layout().page_bytes; }
   /// Of a stream of so many tokens.
-  std::size_t full_bytes(std::int64_t tokens) const {
-    return bench->model->backend().layout().recurrent_bytes + std::size_t((tokens + 31) / 32) * page_bytes();
-  }
+  std::size_t full_bytes(std::int64_t tokens) const { return bench->model->backend().layout().sequence_bytes(tokens); }
   std::unique_ptr<Bench> bench;
   std::size_t stream_bytes = 0;
 };
@@ -241,6 +239,33 @@ TEST_P(Lanes, TheStateToRestoreIsNotEvicted) {
     expect_solo(outcome, solo);
     EXPECT_EQ(outcome.replies.at(4).usage.cached_tokens, 39) << spare;
   }
+}
+
+// Choices of a prompt that the cache has one row before its end: its state is theirs, though the first choice's own state takes its place.
+TEST_P(Lanes, ChoicesShareAPromptThatWasKept) {
+  auto requests = lane_requests(1, 60, 50, 10);
+  const auto kept = bench->run(requests, 1, Bench::kPlenty, Bench::kPlenty, 0, 0, {{0, 5}}).stats.cache;  // its prompt's state alone
+  EXPECT_EQ(kept.entries, 1);
+  requests.push_back(requests[0]);
+  requests[1].max_tokens = 8;
+  requests[1].choices = 4;
+  const auto outcome = bench->run(requests, 1, Bench::kPlenty, kept.bytes + page_bytes(), 10, 0, {{0, 5}});
+  EXPECT_GT(outcome.stats.cache.evicted, 0);
+  EXPECT_EQ(outcome.replies.at(1).usage.cached_tokens, 59);
+  EXPECT_LE(outcome.stats.rows, 60 + 5 + 4 * 8);
+  EXPECT_EQ(outcome.replies.at(1).finishes, 4);
+}
+
+// A state that is over the cache's limit by itself does not empty it.
+TEST_P(Lanes, AStateOverTheCachesLimitEvictsNoOther) {
+  auto requests = lane_requests(3, 40, 50, 11);
+  requests[1] = lane_requests(1, 900, 4, 12)[0];
+  requests[2] = requests[0];
+  const auto kept = bench->run({requests[0]}, 1, Bench::kPlenty, Bench::kPlenty, 0, 0, {{0, 5}}).stats.cache;
+  EXPECT_EQ(kept.entries, 1);
+  const auto outcome = bench->run(requests, 1, Bench::kPlenty, kept.bytes, 10, 0, {{0, 5}});
+  EXPECT_GT(outcome.stats.cache.refused, 0);
+  EXPECT_EQ(outcome.replies.at(2).usage.cached_tokens, 39);
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Lanes, ::testing::Values("tiny-qwen3_5-mlx-4bit", "tiny-llama"),

@@ -154,6 +154,27 @@ TEST_F(Leaving, ADribblingHeaderOrBodyTimesOutAsAWhole) {
   EXPECT_EQ(body.read(5s).status, 408);
 }
 
+// A deadline that passes while bytes are there to read holds as well: a client that floods for a while and then is silent does not stay.
+TEST_F(Leaving, AFloodOfEmptyLinesDoesNotOutliveItsDeadline) {
+  options.limits.header_time = 200ms;
+  start();
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 8; ++i) clients.push_back(std::make_unique<HttpClient>(port));
+  {
+    std::vector<std::jthread> floods;
+    for (auto& client : clients)
+      floods.emplace_back([&client] {
+        const std::string lines(16384, '\n');
+        for (const auto until = std::chrono::steady_clock::now() + 500ms; std::chrono::steady_clock::now() < until;) client->send(lines);
+      });
+  }
+  for (auto& client : clients) {
+    std::optional<std::string> bytes;
+    while ((bytes = client->read_some(3s)) && !bytes->empty()) continue;  // the answer, if it was not lost with the connection
+    EXPECT_FALSE(bytes.has_value()) << "still open";
+  }
+}
+
 TEST_F(Leaving, ManySilentConnectionsDoNotKeepANewClientOut) {
   start();
   std::vector<std::unique_ptr<HttpClient>> crowd;

@@ -40,7 +40,7 @@ class LedgerRecorder : public ::testing::TestWithParam<const char*> {
     model = std::move(models::Model::load(folder, lane_options(), weights_ledger)).value();
     const kernels::StateLayout& layout = model->backend().layout();
     ASSERT_GE(layout.page_bytes, kBlock);
-    stream_bytes = lane_bytes(layout);
+    stream_bytes = layout.sequence_bytes(140);
     run(lane_requests(4, 20, 4, 99), {.parallel = 4});  // what is made once and kept (OpenSSL, the formatter, thread-local storage)
   }
 
