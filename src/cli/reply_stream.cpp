@@ -100,7 +100,7 @@ Result<engine::Request> make_request(const engine::ModelInfo& model, std::vector
 
 void install_interrupts() {
   struct sigaction action {};
-  action.sa_handler = count_interrupt;  // without SA_RESTART, so that a read at the prompt returns
+  action.sa_handler = count_interrupt;  // without SA_RESTART, so that the wait at the prompt ends
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
 }

@@ -1,5 +1,6 @@
 // lockstep run: one reply, or a chat in the terminal.
 #include <fmt/format.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -54,13 +55,18 @@ class Conversation {
 
 enum class Line { kText, kInterrupted, kEnd };
 
-/// One line of standard input; a signal ends the wait.
-Line read_line(std::string& line) {
+/// One line of standard input; an interrupt beyond the `seen` ones ends the wait, and is seen then.
+Line read_line(std::string& line, int& seen) {
   line.clear();
-  const int before = interrupts();
   for (char c;;) {
+    if (interrupts() > seen) {
+      seen++;
+      return Line::kInterrupted;
+    }
+    // A read alone would miss an interrupt that comes just before it.
+    pollfd input{0, POLLIN, 0};
+    if (::poll(&input, 1, 100) <= 0) continue;
     const ssize_t n = ::read(0, &c, 1);
-    if (interrupts() > before) return Line::kInterrupted;
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return line.empty() ? Line::kEnd : Line::kText;
     if (c == '\n') return Line::kText;
@@ -74,12 +80,13 @@ int chat(engine::Engine& engine, const Options& options) {
   const bool terminal = is_terminal(0) && is_terminal(1);
   if (terminal) fmt::print("{}: an empty line is ignored, /new starts over, Ctrl-D ends.\n", model.name);
   bool asked_to_end = false;
+  int seen = interrupts();
   for (std::string line;;) {
     if (terminal) {
       fmt::print("\x1b[1m> \x1b[0m");
       std::fflush(stdout);
     }
-    const Line got = read_line(line);
+    const Line got = read_line(line, seen);
     if (got == Line::kEnd) break;
     if (got == Line::kInterrupted) {
       if (asked_to_end) break;
@@ -96,6 +103,7 @@ int chat(engine::Engine& engine, const Options& options) {
     conversation.add("user", line);
     auto prompt = conversation.prompt();
     auto reply = prompt ? stream_reply(engine, std::move(*prompt), true, options) : Result<Reply>(prompt.error());
+    seen = interrupts();  // those were the reply's
     if (!reply) {
       fail(reply.error());
       conversation.drop_last();

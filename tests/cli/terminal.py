@@ -91,6 +91,16 @@ def chat():
     assert t.end() == 0
 
 
+def interrupted_prompt():
+    for _ in range(20):  # an interrupt is never lost, however soon it comes after the prompt or another
+        t = Terminal("run", "--context", "512")
+        at = t.wait_for(PROMPT, 0)
+        t.send(CTRL_C)
+        t.wait_for(b"Ctrl-C again ends the program", at)
+        t.send(CTRL_C)
+        assert t.end() == 0
+
+
 def reasoning():
     t = Terminal("run", "", "What is 17 + 23? Think first.", "--thinking", "on", "--context", "4096")
     assert t.end() == 0
@@ -158,7 +168,7 @@ def refusals(tmp="build"):
 
 
 def main():
-    for test in (pipes, refusals, chat, reasoning, interrupted_reply):
+    for test in (pipes, refusals, chat, interrupted_prompt, reasoning, interrupted_reply):
         begin = time.monotonic()
         test()
         print(f"ok    {test.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
